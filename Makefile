@@ -1,0 +1,46 @@
+# Every target sets up what it needs in .venv, and again when pyproject.toml or constraints.txt change.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/
+
+# A virtual environment whose interpreter no longer runs, or that was made elsewhere, is made anew.
+ifneq ($(shell $(RUN)python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(abspath $(VENV)))
+$(shell rm -rf $(VENV))
+endif
+
+.PHONY: report test test-slow check bench format clean
+
+report: $(VENV)/ready
+	$(RUN)python tools/run_readme.py report
+
+test: $(VENV)/ready
+	$(RUN)pytest
+
+test-slow: $(VENV)/ready
+	$(RUN)pytest -m slow
+
+check: $(VENV)/ready
+	$(RUN)ruff check .
+	$(RUN)ruff format --check .
+	$(RUN)mypy
+	$(RUN)lint-imports
+
+bench: $(VENV)/ready-bench
+	$(RUN)python -m bench
+
+format: $(VENV)/ready
+	$(RUN)ruff check --fix .
+	$(RUN)ruff format .
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis report build dist
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "biasfree needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(VENV)/ready-bench: $(VENV)/ready
+	$(RUN)python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@

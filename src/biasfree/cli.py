@@ -1,0 +1,146 @@
+"""The command line: parse, call, print. Heavy imports wait until a command runs."""
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from biasfree.datasets import Dataset
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="When is a bias-free ReLU network effectively a linear network?",
+)
+
+
+class Loss(StrEnum):
+    """Names of the losses."""
+
+    square = "square"
+    logistic = "logistic"
+    exponential = "exponential"
+
+
+class Clock(StrEnum):
+    """Names of the clocks."""
+
+    time = "time"
+    loss = "loss"
+
+
+@app.callback()
+def biasfree(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    """When is a bias-free ReLU network effectively a linear network?"""
+    if version:
+        from biasfree import __version__
+
+        typer.echo(f"biasfree {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def simulate(
+    data: Annotated[str, typer.Option(help="A built-in data set (try six-points), or a CSV, NPZ or Parquet file.")],
+    until: Annotated[float, typer.Option(help="Flow time to reach; s on the loss clock.")],
+    target: Annotated[str | None, typer.Option(help="Column of the file to predict.")] = None,
+    width: Annotated[int, typer.Option(help="Neurons in each hidden layer.")] = 100,
+    depth: Annotated[int, typer.Option(help="Weight layers; 2 is one hidden layer.")] = 2,
+    slope: Annotated[float, typer.Option(help="0 is ReLU, 1 linear, between them leaky ReLU.")] = 0.0,
+    init_scale: Annotated[float, typer.Option(help="Norm of each layer at the start.")] = 1e-3,
+    seed: Annotated[int, typer.Option(help="Seed of the weights, and of random built-in data.")] = 0,
+    loss: Annotated[Loss, typer.Option(help="What is minimised.")] = Loss.square,
+    method: Annotated[str, typer.Option(help="auto, bosh3, dopri5, tsit5 or dopri8.")] = "auto",
+    rtol: Annotated[float, typer.Option(help="Relative tolerance of a step.")] = 1e-6,
+    atol: Annotated[float | None, typer.Option(help="Absolute tolerance; far below the start by default.")] = None,
+    clock: Annotated[Clock, typer.Option(help="loss: dW/ds = -grad L / L, for losses below 1e-300.")] = Clock.time,
+    weight_decay: Annotated[float, typer.Option(help="L2 regularisation of the weights.")] = 0.0,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help="Gradient descent at this rate, until/rate steps, instead of the flow."),
+    ] = None,
+    stop_loss: Annotated[float | None, typer.Option(help="Stop once the loss is at or below this.")] = None,
+    save: Annotated[int | None, typer.Option(help="Keep so many evenly spaced networks.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the trajectory to this NetCDF file (.nc).")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the loss curve to this .png, .pdf or .svg.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Train a network by gradient flow (or descent) and tell how it went."""
+    from biasfree import checks, files
+    from biasfree.dynamics import Stop, gradient_descent, gradient_flow
+    from biasfree.networks import Network
+    from biasfree.report import _plots, plot_loss, progress_bar, save_figure
+
+    # Everything that can be wrong is found out before the work starts.
+    if out is not None:
+        files.writable(out, (".nc",))
+    if plot is not None:
+        files.writable(plot, _plots.FORMATS)
+    depth, width = checks.count(depth, "depth"), checks.count(width, "width")
+    dataset = _dataset(data, target, seed)
+    network = Network.init([dataset.dim, *[width] * (depth - 1), dataset.outputs], slope, init_scale, seed)
+    shared: dict[str, Any] = {"loss": loss.value, "weight_decay": weight_decay, "save": save}
+    if learning_rate is not None:
+        rate = checks.positive(learning_rate, "learning-rate")
+        steps = round(checks.positive(until, "until") / rate)
+        if stop_loss is not None or clock is Clock.loss:
+            raise ValueError("--stop-loss and --clock loss belong to the flow; leave --learning-rate out.")
+    with progress_bar(quiet) as progress:
+        if learning_rate is None:
+            trajectory = gradient_flow(
+                network, dataset, until=until, method=method, rtol=rtol, atol=atol, clock=clock.value,
+                stop=Stop(loss=stop_loss), progress=progress, **shared,
+            )  # fmt: skip
+        else:
+            trajectory = gradient_descent(
+                network, dataset, learning_rate=rate, steps=steps, progress=progress, **shared
+            )
+
+    if out is not None:
+        trajectory.save(out)
+    if plot is not None:
+        save_figure(plot_loss(trajectory), plot)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(trajectory.summary(), indent=2))
+    else:
+        typer.echo(str(trajectory))
+        for path in filter(None, (out, plot)):
+            typer.echo(f"  wrote    {path}")
+    if trajectory.status.name == "interrupted":
+        raise typer.Exit(130)
+    if not trajectory.status.complete:
+        raise typer.Exit(1)
+
+
+def _dataset(data: str, target: str | None, seed: int) -> "Dataset":
+    from biasfree import datasets
+
+    if Path(data).suffix or Path(data).exists():
+        return datasets.load(data, target)
+    if target is not None:
+        raise ValueError(f"--target names a column of a file, but --data {data} is a built-in data set.")
+    return datasets.builtin(data, seed=seed)
+
+
+def main() -> None:
+    """Run the command line; bad input ends with one sentence and exit code 2."""
+    # Compiled functions are kept between runs: compiling takes longer than most of them run.
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "biasfree" / "jax"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    try:
+        app()
+    except ValueError as error:
+        typer.echo(f"biasfree: {error}", err=True)
+        sys.exit(2)

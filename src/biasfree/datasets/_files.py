@@ -1,0 +1,127 @@
+"""The user's own data, from CSV, NPZ or Parquet. Nothing in a file is ever executed."""
+
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biasfree import checks, files
+from biasfree.datasets._dataset import Dataset
+
+_SUFFIXES = (".csv", ".npz", ".parquet")
+
+
+def load(path: str | os.PathLike[str], target: str | None = None) -> Dataset:
+    """Read a data set from a file.
+
+    A table (CSV, Parquet) has one sample per row; ``target`` names the column to predict, by default a column
+    called ``target``, and every other column is an input. A CSV without a header row has columns named 0, 1, ….
+    An NPZ holds arrays ``inputs`` and ``targets`` (``target`` names another array for the latter), or one
+    one-dimensional array per column, which is read like a table.
+
+    Args:
+        path: a file that ends in .csv, .npz or .parquet.
+        target: the column, or array, to predict.
+
+    Raises:
+        ValueError: no such file, another format, a missing column, entries that are not finite numbers.
+    """
+    source = files.readable(path)
+    suffix = source.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"cannot read {source.name}: the name must end in {', '.join(_SUFFIXES)}.")
+    origin = {"file": source.name, "target": target}
+    if suffix == ".npz":
+        arrays = _npz(source)
+        if "inputs" in arrays:
+            wanted = target or "targets"
+            if wanted not in arrays:
+                raise ValueError(f"no array {wanted!r} in {source.name}. It holds: {', '.join(arrays)}.")
+            return Dataset(arrays["inputs"], arrays[wanted], source.stem, origin)
+        long = [name for name, array in arrays.items() if array.ndim != 1]
+        if long or not arrays:
+            raise ValueError(
+                f"{source.name} must hold arrays 'inputs' and 'targets', or one-dimensional arrays as columns; "
+                f"it holds: {', '.join(arrays) or 'nothing'}."
+            )
+        if len({len(array) for array in arrays.values()}) > 1:
+            raise ValueError(f"the columns in {source.name} differ in length.")
+        table = pd.DataFrame(arrays)
+    else:
+        table = _csv(source) if suffix == ".csv" else _parquet(source)
+    return _from_table(table, target, source, origin)
+
+
+def _from_table(table: pd.DataFrame, target: str | None, source: Path, origin: dict) -> Dataset:
+    columns = list(table.columns)
+    wanted = "target" if target is None else str(target)
+    if wanted not in columns:
+        ask = " Name the column to predict with `target` (--target on the command line)." if target is None else ""
+        shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
+        raise ValueError(f"no column {wanted!r} in {source.name}.{ask} Its columns: {shown}.")
+    if columns.count(wanted) > 1:
+        raise ValueError(f"{source.name} has {columns.count(wanted)} columns named {wanted!r}; rename all but one.")
+    if len(columns) < 2:
+        raise ValueError(f"{source.name} has no input column besides the target {wanted!r}.")
+    if table.empty:
+        raise ValueError(f"{source.name} has columns but no rows.")
+    for column in columns:
+        kind = table[column].dtype.kind
+        if kind not in "biuf":
+            raise ValueError(
+                f"column {column!r} in {source.name} is not numeric (its first entry is "
+                f"{table[column].iloc[0]!r}). Encode it as numbers or leave it out."
+            )
+        missing = int(table[column].isna().sum())
+        if missing:
+            raise ValueError(
+                f"column {column!r} in {source.name} has {missing} missing or undefined entries. "
+                "Fill them in or drop these rows."
+            )
+    inputs = table.drop(columns=wanted).to_numpy(dtype=np.float64)
+    return Dataset(inputs, table[wanted].to_numpy(dtype=np.float64), source.stem, origin)
+
+
+def _csv(source: Path) -> pd.DataFrame:
+    try:
+        table = pd.read_csv(source, skipinitialspace=True)
+        if not len(table.columns):
+            raise ValueError("it is empty")
+        if all(_is_number(name) for name in table.columns):
+            table = pd.read_csv(source, skipinitialspace=True, header=None)
+    except (OSError, ValueError, pd.errors.ParserError) as error:
+        raise ValueError(f"cannot read {source.name} as CSV: {_first_line(error)}.") from error
+    return table.rename(columns=str)
+
+
+def _parquet(source: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(source).rename(columns=str)
+    except ImportError as error:
+        raise ValueError("reading Parquet needs pyarrow. Install it: pip install 'biasfree[parquet]'.") from error
+    except Exception as error:  # pyarrow raises many kinds of error on broken files
+        raise ValueError(f"cannot read {source.name} as Parquet: {_first_line(error)}.") from error
+
+
+def _npz(source: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(source, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it is not an archive of arrays")
+            return {name: checks.numeric(archive[name], f"array {name!r}") for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+        raise ValueError(f"cannot read {source.name} as NPZ: {_first_line(error)}.") from error
+
+
+def _is_number(text: object) -> bool:
+    try:
+        float(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

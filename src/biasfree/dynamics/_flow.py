@@ -1,0 +1,271 @@
+"""Gradient flow by adaptive integration."""
+
+import math
+import time as clock_time
+from collections.abc import Iterable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from biasfree import checks
+from biasfree.datasets import Dataset
+from biasfree.dynamics import _field, _stepper
+from biasfree.dynamics._recorder import Recorder
+from biasfree.dynamics._settings import Progress, ProgressCallback, Status, Stop, save_points
+from biasfree.dynamics._steady import Rest, find_rest
+from biasfree.dynamics._trajectory import Counts, Trajectory
+from biasfree.networks import Network
+
+METHODS = ("auto", *_stepper.SOLVERS)
+_SECONDS_PER_CALL = 0.3
+
+
+def gradient_flow(
+    network: Network,
+    dataset: Dataset,
+    *,
+    loss: str = "square",
+    until: float,
+    method: str = "auto",
+    rtol: float = 1e-6,
+    atol: float | None = None,
+    weight_decay: float = 0.0,
+    clock: str = "time",
+    save: int | Iterable[float] | None = None,
+    stop: Stop | float | str | None = None,
+    progress: ProgressCallback | None = None,
+    smallest_step: float | None = None,
+    max_steps: int = 2_000_000,
+) -> Trajectory:
+    """Train by gradient flow: Ẇ = −∇L(W) − λW, from t = 0 to ``until``.
+
+    Where neurons slide along an activation boundary the adaptive solver cannot follow exactly: it chatters across
+    it at a smallest step, and ``status`` says so. A flow that has come to rest for good is not integrated further;
+    its last state stands for the remaining time.
+
+    Args:
+        network: the start.
+        dataset: full batch.
+        loss: ``"square"``, ``"logistic"`` or ``"exponential"``; the last two take targets ±1.
+        until: flow time to reach (k descent steps at rate η are t = ηk); may be infinite with a ``stop``.
+        method: ``"bosh3"``, ``"dopri5"``, ``"tsit5"`` or ``"dopri8"``. ``"auto"`` takes Tsit5, but Bosh3 for ReLU
+            networks of more than two layers, where the kinks make a low order cheaper.
+        rtol: relative tolerance of a step, neuron by neuron.
+        atol: absolute tolerance; far below the initial weights by default.
+        weight_decay: λ.
+        clock: ``"time"``, or ``"loss"`` for dW/ds = −∇L/L, which takes logistic and exponential losses below 1e-300
+            (``losses`` then underflow to 0, ``log_losses`` do not). ``until`` and ``save`` are then values of s.
+        save: times to keep networks at; a number for so many evenly spaced intervals; by default the solver's own
+            steps, thinned to a few hundred.
+        stop: a loss level, ``"converged"``, or a ``Stop`` for both or for a log-loss level.
+        progress: called a few times a second with a ``Progress``.
+        smallest_step: the step to chatter at; by default one at which a smooth field would meet ``rtol``.
+        max_steps: accepted and rejected steps allowed.
+
+    Raises:
+        ValueError: arguments out of range, a network that does not fit the data, labels other than ±1.
+
+    >>> from biasfree import Network, datasets
+    >>> data = datasets.xor()
+    >>> flow = gradient_flow(Network.init([2, 20, 1], 0.0, 1e-3, seed=0), data, until=1.0)
+    >>> flow.status.name, float(flow.times[-1])
+    ('reached', 1.0)
+    """
+    until, rtol, smallest = _checked(until, rtol, smallest_step)
+    rule = Stop.of(stop)
+    if math.isinf(until) and rule == Stop():
+        raise ValueError("until=inf needs a stop rule: a loss level or 'converged'.")
+    decay = checks.non_negative(weight_decay, "weight_decay")
+    problem = _field.problem(network, dataset, loss, decay)
+    if checks.one_of(clock, ("time", "loss"), "clock") == "loss" and loss == "square":
+        raise ValueError("clock='loss' is for losses without a minimum, logistic and exponential; got 'square'.")
+    kind = _field.Kind(loss, network.architecture, clock)
+    chosen = _choose(method, network, clock)
+    absolute = _default_atol(network, rtol) if atol is None else checks.non_negative(atol, "atol")
+    points = save_points(save, until, "times")
+    settings = {
+        "method": chosen, "loss": loss, "clock": clock, "until": until, "rtol": rtol, "atol": absolute,
+        "weight_decay": decay, "smallest_step": smallest, "max_steps": checks.count(max_steps, "max_steps"),
+        "stop_log_loss": rule.level, "stop_converged": rule.converged,
+    }  # fmt: skip
+
+    began = clock_time.perf_counter()
+    recorder, counts, status = _integrate(network.weights, problem, kind, settings, points, progress)
+    return Trajectory.assemble(
+        recorder,
+        network=network,
+        dataset=dataset,
+        problem=problem,
+        kind=kind,
+        settings=settings,
+        status=status,
+        counts=counts,
+        seconds=clock_time.perf_counter() - began,
+    )
+
+
+def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> Any:
+    """Integrate from saved ``weights`` at ``start`` to ``time`` with a trajectory's own settings."""
+    settings = {**trajectory.settings, "stop_log_loss": -math.inf, "until": time}
+    problem = _field.problem(trajectory.template, trajectory.dataset, settings["loss"], settings["weight_decay"])
+    kind = _field.Kind(settings["loss"], trajectory.template.architecture, settings["clock"])
+    recorder, _, status = _integrate(tuple(map(jnp.asarray, weights)), problem, kind, settings, None, None, start)
+    if status.name not in ("reached", "converged"):
+        raise RuntimeError(f"could not integrate to {time:g}: {status.message}")
+    return tuple(layer[-1] for layer in recorder.stacked())
+
+
+def _integrate(
+    weights: _field.Weights,
+    problem: _field.Problem,
+    kind: _field.Kind,
+    settings: dict[str, Any],
+    points: np.ndarray | None,
+    progress: ProgressCallback | None,
+    start: float = 0.0,
+) -> tuple[Recorder, Counts, Status]:
+    """Run the compiled loop in short calls: between them, save, look for a stop, tell the progress."""
+    until, method = settings["until"], settings["method"]
+    control = _stepper.Control(
+        rtol=jnp.asarray(settings["rtol"], dtype=float),
+        atol=jnp.asarray(settings["atol"], dtype=float),
+        smallest_step=jnp.asarray(settings["smallest_step"], dtype=float),
+        initial_log_loss=_field.compiled_log_loss(weights, problem, kind=kind),
+        stop_log_loss=jnp.asarray(settings["stop_log_loss"], dtype=float),
+    )
+    static: dict[str, Any] = {"kind": kind, "method": method}
+    state = _stepper.start(weights, problem, control, start, **static)
+    recorder = Recorder(weights, points)
+    recorder.offer(start, weights, 0.0, step_done=True)
+    attempts_per_call, missing, next_look, looked = 4, recorder.stride, 0, 0
+    status = None
+    if float(control.initial_log_loss) <= settings["stop_log_loss"]:
+        status = Status("loss level", "the loss was at the level asked for from the start.")
+    try:
+        while status is None:
+            began = clock_time.perf_counter()
+            before = int(state.accepted)
+            state = _stepper.advance(
+                state, problem, control, recorder.next_time(until), missing, attempts_per_call, **static
+            )
+            time, done = float(state.time), int(state.accepted) - before
+            missing -= done
+            status = _ended(state, settings)
+            recorder.offer(time, state.weights, float(state.energy), step_done=missing <= 0, last=status is not None)
+            if missing <= 0:
+                missing = recorder.stride
+            if status is None and kind.clock == "time" and int(state.accepted) >= next_look and _is_slow(state):
+                horizon = until - time if math.isfinite(until) else 10 * time
+                rest, products = find_rest(state.weights, horizon, settings["rtol"], problem, kind)
+                if rest is not None:
+                    status = _finish(recorder, rest, state, time + horizon, settings["stop_converged"])
+                looked += products
+                next_look = math.ceil(1.4 * int(state.accepted))
+            if progress is not None:
+                loss = float(jnp.exp(_field.compiled_log_loss(state.weights, problem, kind=kind)))
+                progress(Progress(time, until, int(state.accepted), loss))
+            spent = clock_time.perf_counter() - began
+            attempts_per_call = _next_quota(attempts_per_call, spent)
+    except KeyboardInterrupt:
+        recorder.offer(float(state.time), state.weights, float(state.energy), step_done=True, last=True)
+        status = Status(
+            "interrupted", f"interrupted at {_axis(kind)} = {float(state.time):.6g}; all until then is kept."
+        )
+    return recorder, _counts(state, method, looked), _with_chatter(status, state)
+
+
+def _next_quota(quota: int, seconds: float) -> int:
+    """Attempts for the next call, so that one lasts about a third of a second."""
+    return int(min(max(4, quota * min(2.0, _SECONDS_PER_CALL / max(seconds, 1e-6))), 100_000))
+
+
+def _ended(state: _stepper.State, settings: dict[str, Any]) -> Status | None:
+    axis = "t" if settings["clock"] == "time" else "s"
+    time, until = float(state.time), settings["until"]
+    if bool(state.failed):
+        return Status(
+            "not finite",
+            f"the weights stopped being finite beyond {axis} = {time:.6g}; what is kept ends there. "
+            "Start smaller, rescale the data, or lower until.",
+        )
+    if bool(state.level_reached):
+        return Status("loss level", f"the loss fell to the level asked for at {axis} = {time:.6g}.")
+    if time >= until:
+        return Status("reached", f"reached {axis} = {until:g}.")
+    if int(state.accepted) + int(state.rejected) >= settings["max_steps"]:
+        return Status(
+            "step limit",
+            f"stopped at {axis} = {time:.6g} after {settings['max_steps']} steps. "
+            "Try increasing max_steps, a larger rtol, or a larger smallest_step.",
+        )
+    return None
+
+
+def _is_slow(state: _stepper.State) -> bool:
+    """Worth a look for rest: fifty more steps at this speed would hardly move the weights."""
+    reach = 50 * float(state.step) * math.sqrt(float(state.squared_speed))
+    return reach <= 1e-2 * math.sqrt(float(_field.squared_norm(state.weights)))
+
+
+def _finish(recorder: Recorder, rest: Rest, state: _stepper.State, until: float, stop: bool) -> Status:
+    """Record the way to rest; a run asked to stop when converged jumps to its end."""
+    time, energy = float(state.time), float(state.energy)
+    recorder.offer(time, state.weights, energy, step_done=True)
+    if stop:
+        recorder.offer(math.nextafter(time, math.inf), rest.weights(until - time), energy, step_done=True, last=True)
+        return Status("converged", f"converged at t = {time:.6g}; the last state is where the flow comes to rest.")
+    while (saved := recorder.next_time(until)) < until:
+        recorder.offer(saved, rest.weights(saved - time), energy, step_done=True)
+    recorder.offer(until, rest.weights(until - time), energy, step_done=True, last=True)
+    return Status("reached", f"reached t = {until:g}; coming to rest, in closed form, from t = {time:.6g} on.")
+
+
+def _with_chatter(status: Status, state: _stepper.State) -> Status:
+    forced = int(state.forced)
+    if not forced:
+        return status
+    return status._replace(
+        message=f"{status.message} It chattered: {forced} of {int(state.accepted)} steps crossed an activation "
+        f"boundary at the smallest step, down to {float(state.smallest):.3g}, so that sliding neurons are "
+        "followed to about that step only."
+    )
+
+
+def _counts(state: _stepper.State, method: str, products: int) -> Counts:
+    """A product of the Hessian with a vector counts as two evaluations of the gradient."""
+    accepted, rejected = int(state.accepted), int(state.rejected)
+    return Counts(
+        evaluations=_stepper.evaluations(method, accepted + rejected) + 2 * products,
+        accepted=accepted,
+        rejected=rejected,
+        forced=int(state.forced),
+        smallest_step=float(state.smallest) if accepted else 0.0,
+    )
+
+
+def _checked(until: float, rtol: float, smallest_step: float | None) -> tuple[float, float, float]:
+    end = math.inf if until == math.inf else checks.positive(until, "until", remedy="It is the flow time to reach.")
+    relative = checks.positive(rtol, "rtol")
+    if not 1e-13 <= relative <= 0.1:
+        raise ValueError(f"rtol must lie between 1e-13 and 0.1, got {rtol!r}.")
+    smallest = 0.0 if smallest_step is None else checks.positive(smallest_step, "smallest_step")
+    return end, relative, smallest
+
+
+def _choose(method: str, network: Network, clock: str) -> str:
+    if method == "exact":
+        raise ValueError("method='exact', the event-driven flow, is not in this version. Use method='auto'.")
+    if checks.one_of(method, METHODS, "method") != "auto":
+        return method
+    return "bosh3" if clock == "loss" or (network.depth > 2 and not network.is_linear) else "tsit5"
+
+
+def _default_atol(network: Network, rtol: float) -> float:
+    """Far below the weights: they may be 1e-8 small and must still be right in proportion."""
+    size = math.sqrt(float(_field.squared_norm(network.weights)) / sum(w.size for w in network.weights))
+    return max(1e-6 * rtol * size, 1e-300)
+
+
+def _axis(kind: _field.Kind) -> str:
+    return "t" if kind.clock == "time" else "s"

@@ -1,0 +1,126 @@
+"""Coming to rest: the end of a flow in closed form, once it is linear and stable. A saddle's plateau is neither.
+
+Near rest Ẇ = v − H ΔW with H the Hessian, so that ΔW(T) = ∫₀ᵀ e^{−Hs} v ds. Lanczos, started at v, gives H on the few
+directions v lives in, H ≈ Q diag(θ) Qᵀ, and with it ΔW(T) = Q diag((1 − e^{−θT})/θ) Qᵀv. This is accepted only if
+
+- the predicted move is so small that its square, the error of the linearisation, is below rtol,
+- the true velocity where it ends confirms it: what is left to go, by that velocity, is of the order of rtol,
+- nothing grows there: no rate is below −0.1/T, neither among those that the velocity left at the end sees (a deep
+  network's sleeping path has a rate of the order of minus its small weights, and sleeps for the inverse of that) nor
+  among those that a random direction sees (a saddle that the velocity happens to miss).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
+from scipy.linalg import eigh_tridiagonal
+
+from biasfree.dynamics._field import Kind, Problem, Weights, compiled_velocity, velocity
+
+_DIRECTIONS = 40
+_LARGEST_LEFT = 0.1  # of the velocity
+_GROWTH = 0.1  # −rate · horizon
+_HOPELESS = 3.0  # the same where the residual still bends the flat directions a little
+
+
+class Rest(NamedTuple):
+    """A flow's approach to rest from ``start``."""
+
+    start: Float[np.ndarray, "size"]
+    modes: Float[np.ndarray, "size directions"]
+    rates: Float[np.ndarray, "directions"]
+    velocity: Float[np.ndarray, "directions"]
+    unravel: Any
+
+    def move(self, duration: float) -> Float[np.ndarray, "size"]:
+        """ΔW after ``duration``."""
+        exponent = np.clip(self.rates * duration, -50.0, None)
+        small = np.abs(exponent) < 1e-8
+        safe = np.where(small, 1.0, exponent)
+        return self.modes @ (self.velocity * duration * np.where(small, 1.0, -np.expm1(-safe) / safe))
+
+    def weights(self, duration: float) -> Weights:
+        """The weights after ``duration``."""
+        return self.unravel(jnp.asarray(self.start + self.move(duration)))
+
+
+def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, kind: Kind) -> tuple[Rest | None, int]:
+    """The rest of the flow over ``horizon`` if it is linear and stable, else None; and the products H v it took."""
+    unravel = ravel_pytree(weights)[1]
+    start, now = _flat(weights), _flat(compiled_velocity(weights, problem, kind=kind))
+    size, speed = float(np.linalg.norm(start)), float(np.linalg.norm(now))
+    if not np.isfinite(speed) or size == 0:
+        return None, 0
+    cost = 0
+    if speed * horizon <= 1e-3 * rtol * size:
+        rest, moved = Rest(start, np.zeros((start.size, 0)), np.zeros(0), np.zeros(0), unravel), 0.0
+    else:
+        seen = _lanczos(now, lambda v: _hessian_times(v, weights, unravel, problem, kind), -_HOPELESS / horizon)
+        cost += seen.products
+        rest = Rest(start, seen.modes, seen.rates, seen.modes.T @ now, unravel)
+        moved = float(np.linalg.norm(rest.move(horizon)))
+        if not seen.stable or moved > np.sqrt(0.003 * rtol) * size:
+            return None, cost
+    end = rest.weights(horizon)
+    then = _flat(compiled_velocity(end, problem, kind=kind))
+    left = float(np.linalg.norm(then)) / max(speed, 1e-300)
+    if moved and not (left <= _LARGEST_LEFT and left * moved <= 10 * rtol * size):
+        return None, cost
+    for direction in (then, np.random.default_rng(0).normal(size=start.size)):
+        if direction.any():
+            growing = _lanczos(direction, lambda v: _hessian_times(v, end, unravel, problem, kind), -_GROWTH / horizon)
+            cost += growing.products
+            if not growing.stable:
+                return None, cost
+    return rest, cost
+
+
+class _Spectrum(NamedTuple):
+    modes: np.ndarray
+    rates: np.ndarray
+    stable: bool
+    products: int
+
+
+def _lanczos(first: np.ndarray, times: Callable[[np.ndarray], np.ndarray], lowest: float) -> _Spectrum:
+    """Eigenvectors and eigenvalues of H on the Krylov space of ``first``, fully re-orthogonalised.
+
+    Ends as soon as a rate falls below ``lowest``: Ritz values only fall as the space grows.
+    """
+    basis = [first / np.linalg.norm(first)]
+    diagonal: list[float] = []
+    beside: list[float] = []
+    while True:
+        image = times(basis[-1])
+        diagonal.append(float(basis[-1] @ image))
+        rates, vectors = eigh_tridiagonal(diagonal, beside)
+        stable = bool(rates[0] >= lowest)
+        known = np.stack(basis, axis=1)
+        for _ in range(2):
+            image = image - known @ (known.T @ image)
+        length = float(np.linalg.norm(image))
+        full = len(basis) >= min(_DIRECTIONS, first.size) or length <= 1e-10 * np.max(np.abs(diagonal))
+        if full or not stable:
+            return _Spectrum(known @ vectors, rates, stable, len(basis))
+        beside.append(length)
+        basis.append(image / length)
+
+
+def _hessian_times(vector: np.ndarray, weights: Weights, unravel: Any, problem: Problem, kind: Kind) -> np.ndarray:
+    return -_flat(_velocity_change(weights, unravel(jnp.asarray(vector)), problem, kind=kind))
+
+
+def _flat(weights: Weights) -> np.ndarray:
+    return np.asarray(ravel_pytree(weights)[0])
+
+
+def _push(weights: Weights, direction: Weights, problem: Problem, kind: Kind) -> Any:
+    return jax.jvp(lambda w: velocity(w, problem, kind), (weights,), (direction,))[1]
+
+
+_velocity_change = jax.jit(_push, static_argnames="kind")

@@ -1,0 +1,114 @@
+"""Trajectories as labelled arrays, and as NetCDF files."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from biasfree import files
+from biasfree.datasets import Dataset
+from biasfree.dynamics._settings import Status
+from biasfree.dynamics._trajectory import Counts
+from biasfree.networks import Network
+
+if TYPE_CHECKING:
+    from biasfree.dynamics._trajectory import Trajectory
+
+_FORMAT = "biasfree trajectory 1"
+
+
+def to_xarray(trajectory: "Trajectory") -> xr.Dataset:
+    """Variables loss, log_loss, energy, W1 … WL over time, and the data set; the rest as JSON attributes."""
+    depth = len(trajectory.weights)
+    units = ["input", *(f"hidden{i}" for i in range(1, depth)), "output"]
+    variables: dict = {
+        "loss": ("time", trajectory.losses, {"long_name": f"{trajectory.settings['loss']} loss"}),
+        "log_loss": ("time", trajectory.log_losses, {"long_name": "natural logarithm of the loss"}),
+        "energy": ("time", trajectory.energies, {"long_name": "integral of the squared speed"}),
+    }
+    for i, layer in enumerate(trajectory.weights, 1):
+        variables[f"W{i}"] = (("time", units[i], units[i - 1]), layer, {"long_name": f"weights of layer {i}"})
+    targets = trajectory.dataset.targets
+    variables["inputs"] = (("sample", "input"), trajectory.dataset.inputs)
+    variables["targets"] = (("sample",) if targets.ndim == 1 else ("sample", "output"), targets)
+    clock = "flow time" if trajectory.settings["clock"] == "time" else "loss-normalised time s"
+    network = {
+        "slope": trajectory.template.slope,
+        "rectified": trajectory.template.rectified,
+        "skips": trajectory.template.skips,
+        "origin": dict(trajectory.template.origin),
+    }
+    attributes = {
+        "format": _FORMAT,
+        "status": trajectory.status.name,
+        "message": trajectory.status.message,
+        "settings": _json(trajectory.settings),
+        "counts": _json(trajectory.counts.__dict__),
+        "network": _json(network),
+        "start": _json([np.asarray(w).tolist() for w in trajectory.template.weights])
+        if trajectory.times[0] > 0
+        else "",
+        "data": _json({"name": trajectory.dataset.name, "origin": dict(trajectory.dataset.origin)}),
+        "environment": _json(trajectory.environment),
+        "wall_time": trajectory.wall_time,
+        "balance_drift": trajectory.balance_drift,
+        "energy_gap": trajectory.energy_gap,
+    }
+    return xr.Dataset(variables, {"time": ("time", trajectory.times, {"long_name": clock})}, attributes)
+
+
+def save(trajectory: "Trajectory", path: str | os.PathLike[str]) -> None:
+    """Write a NetCDF file, whole or not at all."""
+    target = files.writable(path, (".nc",))
+    with files.written_whole(target) as draft:
+        to_xarray(trajectory).to_netcdf(draft, engine="h5netcdf")
+
+
+def load(path: str | os.PathLike[str]) -> "Trajectory":
+    """Read a NetCDF file written by ``save``."""
+    from biasfree.dynamics._trajectory import Trajectory
+
+    source = files.readable(path)
+    try:
+        with xr.open_dataset(source, engine="h5netcdf") as opened:
+            stored = opened.load()
+        if stored.attrs.get("format") != _FORMAT:
+            raise ValueError("its format is not known")
+        attributes = {
+            name: json.loads(stored.attrs[name]) for name in ("settings", "counts", "network", "data", "environment")
+        }
+        layers = sum(str(name).startswith("W") for name in stored.data_vars)
+        weights = tuple(stored[f"W{i}"].to_numpy() for i in range(1, layers + 1))
+        start = json.loads(stored.attrs["start"]) if stored.attrs["start"] else [layer[0] for layer in weights]
+        network, data = attributes["network"], attributes["data"]
+        return Trajectory(
+            times=stored["time"].to_numpy(),
+            losses=stored["loss"].to_numpy(),
+            log_losses=stored["log_loss"].to_numpy(),
+            weights=weights,
+            energies=stored["energy"].to_numpy(),
+            template=Network(start, network["slope"], network["rectified"], network["skips"], origin=network["origin"]),
+            dataset=Dataset(stored["inputs"].to_numpy(), stored["targets"].to_numpy(), data["name"], data["origin"]),
+            settings={name: _number(value) for name, value in attributes["settings"].items()},
+            status=Status(stored.attrs["status"], stored.attrs["message"]),
+            counts=Counts(**attributes["counts"]),
+            wall_time=float(stored.attrs["wall_time"]),
+            environment=attributes["environment"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"cannot read {source.name} as a trajectory: {error}.") from error
+
+
+def _json(value: Any) -> str:
+    """JSON with infinities as strings: files must be readable by any JSON parser."""
+    if isinstance(value, Mapping):
+        value = {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in value.items()}
+    return json.dumps(value)
+
+
+def _number(value: Any) -> Any:
+    return float(value) if value in ("inf", "-inf", "nan") else value

@@ -1,0 +1,48 @@
+"""Files are written whole or not at all, and an unwritable path is found before the work, not after."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def writable(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
+    """Return ``path`` if a file with one of ``suffixes`` can be written there, else raise ValueError."""
+    target = Path(path)
+    if target.suffix.lower() not in suffixes:
+        raise ValueError(f"{target} must end in {' or '.join(suffixes)}.")
+    if target.is_dir():
+        raise ValueError(f"cannot write {target}: it is a folder. Name a file in it.")
+    if not target.parent.is_dir():
+        raise ValueError(f"cannot write {target}: the folder {target.parent} does not exist. Create it first.")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise ValueError(f"cannot write {target}: permission denied. Choose another place.")
+    return target
+
+
+def readable(path: str | os.PathLike[str]) -> Path:
+    """Return ``path`` if it names a file, else raise ValueError."""
+    source = Path(path)
+    if not source.exists():
+        raise ValueError(f"no file at {source}. Check the path.")
+    if not source.is_file():
+        raise ValueError(f"{source} is not a file.")
+    return source
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; rename it to ``path`` on success, remove it on failure."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    os.close(handle)
+    draft = Path(name)
+    try:
+        yield draft
+        # mkstemp makes private files; a result should have the permissions any new file has.
+        umask = os.umask(0)
+        os.umask(umask)
+        draft.chmod(0o666 & ~umask)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

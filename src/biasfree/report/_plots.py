@@ -1,0 +1,80 @@
+"""Plots worth a paper: one column wide, colour-blind safe, labelled with units."""
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biasfree import files
+from biasfree.dynamics import Trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which readers with any colour vision can tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLE: Any = {
+    "figure.figsize": (3.5, 2.5),
+    "figure.dpi": 200,
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "lines.linewidth": 1.3,
+    "legend.frameon": False,
+    "savefig.bbox": "tight",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+FORMATS = (".png", ".pdf", ".svg")
+
+
+def plot_loss(*trajectories: Trajectory, labels: list[str] | None = None) -> "Figure":
+    """Loss against flow time, one curve per trajectory; log₁₀ of it where it spans more than four decades.
+
+    Args:
+        *trajectories: at least one.
+        labels: one per trajectory; by default each network's description.
+
+    Returns:
+        A matplotlib Figure that belongs to no window: save it with ``savefig`` or show it in a notebook.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    if not trajectories:
+        raise ValueError("plot_loss needs at least one trajectory.")
+    names = [str(t.template) for t in trajectories] if labels is None else labels
+    if len(names) != len(trajectories):
+        raise ValueError(f"labels must be one per trajectory, {len(trajectories)}, got {len(names)}.")
+    clocks = {t.settings["clock"] for t in trajectories}
+    lowest = min(float(np.min(t.log_losses)) for t in trajectories)
+    highest = max(float(np.max(t.log_losses)) for t in trajectories)
+    decades = highest - max(lowest, -1e9) > 4 * math.log(10)
+    with mpl.rc_context(STYLE):
+        figure = Figure(layout="constrained")
+        axes = figure.subplots()
+        for i, trajectory in enumerate(trajectories):
+            height = trajectory.log_losses / math.log(10) if decades else trajectory.losses
+            axes.plot(trajectory.times, height, color=COLOURS[i % len(COLOURS)], label=names[i])
+        axes.set_xlabel("flow time $t$" if clocks == {"time"} else "loss-normalised time $s$")
+        loss = " / ".join(sorted({t.settings["loss"] for t in trajectories}))
+        axes.set_ylabel(f"log$_{{10}}$ {loss} loss" if decades else f"{loss} loss")
+        axes.set_xlim(0, max(t.times[-1] for t in trajectories))
+        if not decades:
+            axes.set_ylim(bottom=0)
+        if len(trajectories) > 1:
+            axes.legend()
+        else:
+            axes.set_title(f"{trajectories[0].dataset.name}, {names[0]}", fontsize=8)
+    return figure
+
+
+def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
+    """Write a figure as PNG, PDF or SVG, whole or not at all."""
+    import matplotlib as mpl
+
+    target = files.writable(path, FORMATS)
+    with mpl.rc_context(STYLE), files.written_whole(target) as draft:
+        figure.savefig(draft, format=target.suffix[1:])
