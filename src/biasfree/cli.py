@@ -35,16 +35,21 @@ class Clock(StrEnum):
     loss = "loss"
 
 
-@app.callback()
-def biasfree(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-) -> None:
-    """When is a bias-free ReLU network effectively a linear network?"""
-    if version:
+def _version(asked: bool) -> None:
+    if asked:
         from biasfree import __version__
 
         typer.echo(f"biasfree {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def biasfree(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """When is a bias-free ReLU network effectively a linear network?"""
 
 
 @app.command()

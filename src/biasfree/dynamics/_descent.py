@@ -103,7 +103,7 @@ def _descend(
 ) -> tuple[Recorder, int, Status]:
     """Run the compiled loop in short calls; the recorder counts steps, which become times at the end."""
     recorder = Recorder(weights, points * rate)
-    recorder.offer(0.0, weights, 0.0, step_done=False)
+    recorder.offer(0.0, weights, 0.0)
     step, quota, energy = 0, 4, jnp.asarray(0.0)
     status = Status("reached", f"took {total} steps of {rate:g}, flow time {rate * total:g}.")
     upcoming = iter([*points[points > 0], total])
@@ -119,10 +119,10 @@ def _descend(
                     f"diverged between steps {step} and {step + count}; what is kept ends at step {step}. "
                     f"Try a learning rate below {rate:g}.",
                 )
-                recorder.offer(step * rate, weights, float(energy), step_done=False, last=True)
+                recorder.offer(step * rate, weights, float(energy), keep=True)
                 break
             weights, energy, step = new, new_energy, step + count
-            recorder.offer(step * rate, weights, float(energy), step_done=False, last=step == total)
+            recorder.offer(step * rate, weights, float(energy))
             if step == target:
                 target = int(next(upcoming, total))
             if progress is not None:
@@ -131,7 +131,7 @@ def _descend(
             spent = clock_time.perf_counter() - began
             quota = int(min(max(4, quota * min(4.0, _SECONDS_PER_CALL / max(spent, 1e-6))), 1_000_000))
     except KeyboardInterrupt:
-        recorder.offer(step * rate, weights, float(energy), step_done=False, last=True)
+        recorder.offer(step * rate, weights, float(energy), keep=True)
         status = Status("interrupted", f"interrupted after {step} of {total} steps; all until then is kept.")
     return recorder, step, status
 

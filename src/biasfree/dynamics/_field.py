@@ -134,26 +134,29 @@ def stiffness(weights: Weights, problem: Problem, kind: Kind, initial_log_loss: 
     """An upper bound ρ on how fast the velocity can vary where it is smooth (the Hessian's norm).
 
     With n_l = ‖W_l‖ (plus 1 where a skip adds the identity) and Π their product, the output's first derivatives
-    are at most Π/n_l ‖x‖ and its second ones Π/(n_l n_k) ‖x‖, so
-    ρ = ⟨‖x‖²⟩ Σ_l (Π/n_l)² + R √⟨‖x‖²⟩ Σ_{l≠k} Π/(n_l n_k), R bounding the residual, which never grows beyond its
-    start. On the loss clock residuals are at most 1 on average and the largest ‖x‖ takes the mean's place.
+    are at most Π/n_l ‖x‖ and its second ones Π/(n_l n_k) ‖x‖, so ρ = C Σ_l (Π/n_l)² + R Σ_{l≠k} Π/(n_l n_k), where
+    C bounds ⟨ℓ''‖x‖²⟩ and R bounds ⟨|ℓ'|‖x‖⟩ for all times, the loss never rising above its start. On the loss clock
+    ℓ' and ℓ'' are divided by L, which makes them at most 1 on average, and the square of the gradient joins in.
     """
     power = jnp.sum(problem.inputs**2, axis=1)
-    start = jnp.exp(initial_log_loss)
+    mean, largest, begin = jnp.mean(power), jnp.max(power), jnp.exp(initial_log_loss)
     if kind.clock == "loss":
-        size, residual = jnp.max(power), jnp.asarray(1.0)
+        first, second = jnp.sqrt(largest), 2 * largest
     else:
-        size = jnp.mean(power)
-        residual = {"square": jnp.sqrt(2 * start), "logistic": jnp.asarray(1.0), "exponential": start}[kind.loss]
+        first, second = {
+            "square": (jnp.sqrt(2 * begin * mean), mean),
+            "logistic": (jnp.sqrt(mean), mean / 4),
+            "exponential": (begin * jnp.sqrt(largest), begin * largest),
+        }[kind.loss]
     norms = jnp.stack([jnp.sqrt(jnp.sum(w * w)) for w in weights])
     norms = norms + jnp.array([1.0 if s else 0.0 for s in kind.architecture.skips])
     norms = jnp.maximum(norms, 1e-150)
     product = jnp.prod(norms)
     once = product / norms
     twice = product / jnp.outer(norms, norms)
-    second = jnp.sum(twice) - jnp.trace(twice)
-    return size * jnp.sum(once**2) + residual * jnp.sqrt(size) * second + problem.weight_decay
+    return second * jnp.sum(once**2) + first * (jnp.sum(twice) - jnp.trace(twice)) + problem.weight_decay
 
 
 compiled_velocity = jax.jit(velocity, static_argnames="kind")
 compiled_log_loss = jax.jit(log_loss, static_argnames="kind")
+compiled_squared_norm = jax.jit(squared_norm)

@@ -137,11 +137,12 @@ def _integrate(
     static: dict[str, Any] = {"kind": kind, "method": method}
     state = _stepper.start(weights, problem, control, start, **static)
     recorder = Recorder(weights, points)
-    recorder.offer(start, weights, 0.0, step_done=True)
-    attempts_per_call, missing, next_look, looked = 4, recorder.stride, 0, 0
+    recorder.offer(start, weights, 0.0, keep=not recorder.asked)
+    attempts_per_call, missing, next_look, looked = 4, recorder.steps_to_next, 0, 0
     status = None
     if float(control.initial_log_loss) <= settings["stop_log_loss"]:
         status = Status("loss level", "the loss was at the level asked for from the start.")
+        recorder.offer(start, weights, 0.0, keep=True)
     try:
         while status is None:
             began = clock_time.perf_counter()
@@ -152,23 +153,27 @@ def _integrate(
             time, done = float(state.time), int(state.accepted) - before
             missing -= done
             status = _ended(state, settings)
-            recorder.offer(time, state.weights, float(state.energy), step_done=missing <= 0, last=status is not None)
+            # Its own steps as they come due, and always the end; of asked-for times only those, unless cut short.
+            own = not recorder.asked and (missing <= 0 or status is not None)
+            early = status is not None and status.name != "reached"
+            recorder.offer(time, state.weights, float(state.energy), keep=own or early)
             if missing <= 0:
-                missing = recorder.stride
+                missing = recorder.steps_to_next
             if status is None and kind.clock == "time" and int(state.accepted) >= next_look and _is_slow(state):
                 horizon = until - time if math.isfinite(until) else 10 * time
                 rest, products = find_rest(state.weights, horizon, settings["rtol"], problem, kind)
                 if rest is not None:
                     status = _finish(recorder, rest, state, time + horizon, settings["stop_converged"])
                 looked += products
-                next_look = math.ceil(1.4 * int(state.accepted))
+                # Soon at first, then every few hundred steps, so that looking stays a small part of the cost.
+                next_look = int(state.accepted) + min(1 + int(state.accepted) // 3, 300)
             if progress is not None:
                 loss = float(jnp.exp(_field.compiled_log_loss(state.weights, problem, kind=kind)))
                 progress(Progress(time, until, int(state.accepted), loss))
             spent = clock_time.perf_counter() - began
             attempts_per_call = _next_quota(attempts_per_call, spent)
     except KeyboardInterrupt:
-        recorder.offer(float(state.time), state.weights, float(state.energy), step_done=True, last=True)
+        recorder.offer(float(state.time), state.weights, float(state.energy), keep=True)
         status = Status(
             "interrupted", f"interrupted at {_axis(kind)} = {float(state.time):.6g}; all until then is kept."
         )
@@ -205,42 +210,43 @@ def _ended(state: _stepper.State, settings: dict[str, Any]) -> Status | None:
 def _is_slow(state: _stepper.State) -> bool:
     """Worth a look for rest: fifty more steps at this speed would hardly move the weights."""
     reach = 50 * float(state.step) * math.sqrt(float(state.squared_speed))
-    return reach <= 1e-2 * math.sqrt(float(_field.squared_norm(state.weights)))
+    return reach <= 1e-2 * math.sqrt(float(_field.compiled_squared_norm(state.weights)))
 
 
 def _finish(recorder: Recorder, rest: Rest, state: _stepper.State, until: float, stop: bool) -> Status:
     """Record the way to rest; a run asked to stop when converged jumps to its end."""
     time, energy = float(state.time), float(state.energy)
-    recorder.offer(time, state.weights, energy, step_done=True)
+    recorder.offer(time, state.weights, energy, keep=not recorder.asked)
     if stop:
-        recorder.offer(math.nextafter(time, math.inf), rest.weights(until - time), energy, step_done=True, last=True)
+        recorder.offer(math.nextafter(time, math.inf), rest.weights(until - time), energy, keep=True)
         return Status("converged", f"converged at t = {time:.6g}; the last state is where the flow comes to rest.")
     while (saved := recorder.next_time(until)) < until:
-        recorder.offer(saved, rest.weights(saved - time), energy, step_done=True)
-    recorder.offer(until, rest.weights(until - time), energy, step_done=True, last=True)
+        recorder.offer(saved, rest.weights(saved - time), energy)
+    recorder.offer(until, rest.weights(until - time), energy, keep=not recorder.asked)
     return Status("reached", f"reached t = {until:g}; coming to rest, in closed form, from t = {time:.6g} on.")
 
 
 def _with_chatter(status: Status, state: _stepper.State) -> Status:
-    forced = int(state.forced)
-    if not forced:
+    chattered = int(state.chattered)
+    if not chattered:
         return status
     return status._replace(
-        message=f"{status.message} It chattered: {forced} of {int(state.accepted)} steps crossed an activation "
-        f"boundary at the smallest step, down to {float(state.smallest):.3g}, so that sliding neurons are "
-        "followed to about that step only."
+        message=f"{status.message} It chattered: in {chattered} of {int(state.accepted)} steps, the smallest of them "
+        f"{float(state.chatter_step):.3g}, neurons crossed an activation boundary straight back; where they slide "
+        "along it, they are followed to about such a step only."
     )
 
 
 def _counts(state: _stepper.State, method: str, products: int) -> Counts:
     """A product of the Hessian with a vector counts as two evaluations of the gradient."""
-    accepted, rejected = int(state.accepted), int(state.rejected)
+    accepted, rejected, chattered = int(state.accepted), int(state.rejected), int(state.chattered)
     return Counts(
         evaluations=_stepper.evaluations(method, accepted + rejected) + 2 * products,
         accepted=accepted,
         rejected=rejected,
-        forced=int(state.forced),
-        smallest_step=float(state.smallest) if accepted else 0.0,
+        chattered=chattered,
+        smallest_step=float(state.smallest),
+        chatter_step=float(state.chatter_step) if chattered else 0.0,
     )
 
 

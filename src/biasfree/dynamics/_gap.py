@@ -97,9 +97,7 @@ def descent_gap(
     ]
     return DescentGap(
         times=flowed.times[:shared],
-        loss=np.abs(descended.losses - flowed.losses)[:shared]
-        if shared == len(flowed.times) == len(descended.times)
-        else np.abs(descended.losses[:shared] - flowed.losses[:shared]),
+        loss=np.abs(descended.losses[:shared] - flowed.losses[:shared]),
         weights=np.array([_distance(a, b) for a, b in zip(first, second, strict=True)]),
         outputs=np.array(outputs) / (size if size else 1.0),
         learning_rate=rate,

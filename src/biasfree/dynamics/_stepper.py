@@ -4,11 +4,13 @@
 are always near zero) nor against the largest layer (a group of neurons may still be 10⁶ times smaller than
 another and must be right in proportion, for it grows later).
 
-**Smallest step.** σ' jumps at h = 0. Where both sides push towards the jump a neuron slides along it, and error
-control alone would cut the step for ever. A smooth field of stiffness ρ has a local error near (ρh)^p, so
-h = rtol^{1/p}/ρ already meets the tolerance: if the error is larger there, a jump lies inside the step. Such a step
-is accepted, counted as forced, and the run says that it chattered: it then follows the sliding motion
-to O(h), as gradient descent does.
+**Smallest step.** σ' jumps at h = 0. A neuron that crosses the jump is caught by error control: a smallest step of
+rtol/ρ, ρ the stiffness, makes an error there of the order of rtol. Where both sides push towards the jump a neuron
+slides along it instead, and steps would stay that small for ever. Now a smooth field meets the tolerance at
+rtol^{1/p}/ρ for sure, so that a larger error there means a jump inside the step. The smallest step rises with each
+such jump and falls back slowly, between rtol/ρ and rtol^{1/p}/ρ. A sliding neuron is then crossed back and forth at
+small steps, as by gradient descent, which follows its motion to O(h): the run counts the steps of about that size in
+which an activation changes straight back, and says that it chattered.
 """
 
 import itertools
@@ -21,6 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from biasfree.dynamics._field import Kind, Problem, Weights, log_loss, squared_norm, stiffness, velocity
+from biasfree.networks import hidden_layers
 
 SOLVERS: dict[str, Any] = {
     "bosh3": diffrax.Bosh3(),
@@ -31,6 +34,7 @@ SOLVERS: dict[str, Any] = {
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0
 _NEAR, _GROW_NEAR_FLOOR = 10.0, 1.5
+_RISE, _FALL = 1.25, 0.95
 
 
 class Control(NamedTuple):
@@ -54,8 +58,12 @@ class State(NamedTuple):
     squared_speed: Float[Array, ""]  # mean of ‖Ẇ‖² over the last accepted step
     accepted: Int[Array, ""]
     rejected: Int[Array, ""]
-    forced: Int[Array, ""]
     smallest: Float[Array, ""]  # smallest accepted step
+    caution: Float[Array, ""]  # the smallest step allowed now, as part of the one that is safe for a smooth field
+    active: Any  # per rectified layer, which neurons are active on which samples
+    flipped: Any  # which of these changed in the last accepted step
+    chattered: Int[Array, ""]  # accepted steps in which one changed straight back
+    chatter_step: Float[Array, ""]  # smallest of these
     level_reached: Any
     failed: Any
 
@@ -75,12 +83,13 @@ def order(method: str) -> int:
 def start(weights: Weights, problem: Problem, control: Control, time: Any, *, kind: Kind, method: str) -> State:
     """The state at the beginning; the first step is one that is safe for a smooth field."""
     zero, none = jnp.asarray(0.0), jnp.asarray(0)
-    step = _floor(weights, problem, control, kind, method)
+    step = _smooth_step(weights, jnp.asarray(jnp.inf), problem, control, kind, method)
     memory = SOLVERS[method].init(_term(kind), time, time + step, (weights, zero), problem)
-    flag = jnp.asarray(False)
+    flag, active = jnp.asarray(False), _active(weights, problem, kind)
     return State(
         jnp.asarray(time, dtype=float), step, weights, zero, memory, jnp.asarray(jnp.inf),
-        none, none, none, jnp.asarray(jnp.inf), flag, flag,
+        none, none, jnp.asarray(jnp.inf), _least_caution(control, kind, method), active,
+        tuple(jnp.zeros_like(layer) for layer in active), none, jnp.asarray(jnp.inf), flag, flag,
     )  # fmt: skip
 
 
@@ -106,7 +115,8 @@ def advance(
         return going & (state.accepted < last_accepted) & (state.accepted + state.rejected < last_attempt)
 
     def attempt(state: State) -> State:
-        floor = _floor(state.weights, problem, control, kind, method)
+        smooth = _smooth_step(state.weights, state.squared_speed, problem, control, kind, method)
+        floor = state.caution * smooth
         rest = until - state.time
         lands = state.step >= rest * (1 - 1e-10)
         step = jnp.where(lands, rest, state.step)
@@ -117,8 +127,19 @@ def advance(
         new, energy = there
         ratio = _error(error[0], state.weights, new, control.atol, _relative(control, state.energy, kind))
         finite = jnp.isfinite(ratio) & jnp.isfinite(energy)
-        forced = finite & (ratio > 1) & (step <= floor * (1 + 1e-10))
-        ok = finite & ((ratio <= 1) | forced)
+        at_floor = finite & (ratio > 1) & (step <= floor * (1 + 1e-10))
+        ok = finite & ((ratio <= 1) | at_floor)
+        # Looking at every activation costs as much as a gradient; large steps need not be looked at.
+        small = ok & (problem.slope < 1) & (step <= _NEAR * smooth)
+        active, flipped, back = jax.lax.cond(
+            small,
+            lambda: _crossings(_active(new, problem, kind), state.active, state.flipped),
+            lambda: (state.active, tuple(map(jnp.zeros_like, state.flipped)), jnp.asarray(False)),
+        )
+
+        jumped = at_floor | back | (~ok & (step < smooth))
+        caution = jnp.where(jumped, _RISE * state.caution, jnp.where(ok, _FALL * state.caution, state.caution))
+        caution = jnp.clip(caution, _least_caution(control, kind, method), 1.0)
 
         factor = _SAFETY * jnp.where(finite, ratio, jnp.inf) ** (-1.0 / order(method))
         # Near the smallest step it is jumps that limit it: grow carefully, and do not feel the way down again.
@@ -147,8 +168,12 @@ def advance(
             squared_speed=choose(jnp.abs(energy - state.energy) / step, state.squared_speed),
             accepted=state.accepted + ok,
             rejected=state.rejected + ~ok,
-            forced=state.forced + forced,
             smallest=choose(jnp.where(lands, state.smallest, jnp.minimum(state.smallest, step)), state.smallest),
+            caution=caution,
+            active=active,
+            flipped=choose(flipped, state.flipped),
+            chattered=state.chattered + back,
+            chatter_step=jnp.where(back, jnp.minimum(state.chatter_step, step), state.chatter_step),
             level_reached=reached,
             failed=~ok & (state.time + wanted <= state.time),
         )
@@ -164,9 +189,43 @@ def _term(kind: Kind) -> diffrax.ODETerm:
     return diffrax.ODETerm(vector_field)
 
 
-def _floor(weights: Weights, problem: Problem, control: Control, kind: Kind, method: str) -> Any:
-    smooth = control.rtol ** (1.0 / order(method)) / stiffness(weights, problem, kind, control.initial_log_loss)
+def _active(weights: Weights, problem: Problem, kind: Kind) -> tuple[Any, ...]:
+    signals = hidden_layers(weights, problem.inputs, problem.slope, kind.architecture)[1:-1]
+    return tuple(z > 0 for z, rectified in zip(signals, kind.architecture.rectified, strict=True) if rectified)
+
+
+def _crossings(active: Any, before: Any, flipped_before: Any) -> tuple[Any, Any, Any]:
+    """The new activations, which of them changed, and whether any of these had changed in the step before."""
+    flipped = tuple(now != then for now, then in zip(active, before, strict=True))
+    returned = [jnp.any(now & then) for now, then in zip(flipped, flipped_before, strict=True)]
+    return active, flipped, jnp.any(jnp.stack([jnp.asarray(False), *returned]))
+
+
+def _smooth_step(
+    weights: Weights, squared_speed: Any, problem: Problem, control: Control, kind: Kind, method: str
+) -> Any:
+    """The largest smallest step: one that was asked for, or the part ``_fraction`` of 1/ρ.
+
+    On the loss clock ρ's bound is far too large: there dW/ds is a weighted mean of the margins' gradients, so that its
+    square is of the size of their outer products' mean, the larger part of the Hessian, and the other part is about
+    depth · ‖dW/ds‖/‖W‖.
+    """
+    steepness = stiffness(weights, problem, kind, control.initial_log_loss)
+    if kind.clock == "loss":
+        bend = len(weights) * jnp.sqrt(squared_speed / squared_norm(weights))
+        steepness = jnp.minimum(steepness, 4 * squared_speed + bend)
+    smooth = _fraction(control, kind, method) / steepness
     return jnp.where(control.smallest_step > 0, control.smallest_step, smooth)
+
+
+def _fraction(control: Control, kind: Kind, method: str) -> Any:
+    """rtol^{1/p}; on the loss clock 0.1, which lowers ln L by 0.1/4 a step and shifts margins by no more than that."""
+    return 0.1 if kind.clock == "loss" else control.rtol ** (1.0 / order(method))
+
+
+def _least_caution(control: Control, kind: Kind, method: str) -> Any:
+    """What makes the smallest step rtol/ρ; a smallest step that was asked for is kept to from the start."""
+    return jnp.where(control.smallest_step > 0, 1.0, control.rtol / _fraction(control, kind, method))
 
 
 def _relative(control: Control, energy: Any, kind: Kind) -> Any:

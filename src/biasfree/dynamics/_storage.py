@@ -32,6 +32,13 @@ def to_xarray(trajectory: "Trajectory") -> xr.Dataset:
     }
     for i, layer in enumerate(trajectory.weights, 1):
         variables[f"W{i}"] = (("time", units[i], units[i - 1]), layer, {"long_name": f"weights of layer {i}"})
+    if trajectory.times[0] > 0:
+        for i, weight in enumerate(trajectory.template.weights, 1):
+            variables[f"start_W{i}"] = (
+                (units[i], units[i - 1]),
+                np.asarray(weight),
+                {"long_name": "weights at time 0"},
+            )
     targets = trajectory.dataset.targets
     variables["inputs"] = (("sample", "input"), trajectory.dataset.inputs)
     variables["targets"] = (("sample",) if targets.ndim == 1 else ("sample", "output"), targets)
@@ -49,9 +56,6 @@ def to_xarray(trajectory: "Trajectory") -> xr.Dataset:
         "settings": _json(trajectory.settings),
         "counts": _json(trajectory.counts.__dict__),
         "network": _json(network),
-        "start": _json([np.asarray(w).tolist() for w in trajectory.template.weights])
-        if trajectory.times[0] > 0
-        else "",
         "data": _json({"name": trajectory.dataset.name, "origin": dict(trajectory.dataset.origin)}),
         "environment": _json(trajectory.environment),
         "wall_time": trajectory.wall_time,
@@ -83,7 +87,10 @@ def load(path: str | os.PathLike[str]) -> "Trajectory":
         }
         layers = sum(str(name).startswith("W") for name in stored.data_vars)
         weights = tuple(stored[f"W{i}"].to_numpy() for i in range(1, layers + 1))
-        start = json.loads(stored.attrs["start"]) if stored.attrs["start"] else [layer[0] for layer in weights]
+        start = [
+            stored[f"start_W{i}"].to_numpy() if f"start_W{i}" in stored else layer[0]
+            for i, layer in enumerate(weights, 1)
+        ]
         network, data = attributes["network"], attributes["data"]
         return Trajectory(
             times=stored["time"].to_numpy(),

@@ -1,5 +1,6 @@
 """The result of a run: what was saved, how it was integrated, and how accurate it is."""
 
+import bisect
 import functools
 import math
 import os
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import brentq
 
 from biasfree import checks
 from biasfree.datasets import Dataset
@@ -25,13 +27,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a run cost."""
+    """What a run cost.
+
+    Attributes:
+        evaluations: of the gradient; a product with the Hessian counts as two.
+        accepted, rejected: steps.
+        chattered: of the accepted ones, those in which an activation changed straight back.
+        smallest_step: smallest accepted step; infinite if every step landed on a time asked for.
+        chatter_step: smallest of the chattering steps, 0 if none.
+    """
 
     evaluations: int
     accepted: int
     rejected: int = 0
-    forced: int = 0
+    chattered: int = 0
     smallest_step: float = 0.0
+    chatter_step: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +94,10 @@ class Trajectory:
         """Put a trajectory together from what a run recorded."""
         weights = recorder.stacked()
         log_losses = np.asarray(_log_losses(weights, problem, kind=kind))
+        with np.errstate(over="ignore"):  # a run that diverges may end at a loss beyond 1e308
+            losses = np.exp(log_losses)
         return cls(
-            np.array(recorder.times), np.exp(log_losses), log_losses, weights, np.array(recorder.energies),
+            np.array(recorder.times), losses, log_losses, weights, np.array(recorder.energies),
             network, dataset, settings, status, counts, seconds,
         )  # fmt: skip
 
@@ -128,7 +141,7 @@ class Trajectory:
     def time_of_loss(self, level: float) -> float:
         """The first time the loss is at or below ``level``, to about 1e-6 of it; NaN if it never is.
 
-        Between saved times it is found by bisection on networks that ``at`` integrates, not by interpolation.
+        Between saved times it is found among networks that ``at`` integrates, not by interpolation.
         """
         below = np.flatnonzero(self.log_losses <= math.log(checks.positive(level, "level")))
         if not below.size:
@@ -137,13 +150,15 @@ class Trajectory:
             return float(self.times[0])
         low, high = (float(self.times[below[0] + shift]) for shift in (-1, 0))
         problem, kind = self._compiled_problem()
-        while high - low > 1e-6 * high:
-            middle = 0.5 * (low + high)
-            value = _field.compiled_log_loss(self._at(middle).weights, problem, kind=kind)
-            low, high = (low, middle) if value <= math.log(level) else (middle, high)
-            if self.settings["method"] == "descent" and high - low <= self.settings["learning_rate"]:
-                break
-        return high
+
+        def above(t: float) -> float:
+            return float(_field.compiled_log_loss(self._at(t).weights, problem, kind=kind)) - math.log(level)
+
+        if self.settings["method"] == "descent":  # the loss is a step function of time
+            rate = self.settings["learning_rate"]
+            steps = range(round(low / rate), round(high / rate) + 1)
+            return rate * steps[bisect.bisect_left(steps, True, key=lambda k: above(k * rate) <= 0)]
+        return brentq(above, low, high, xtol=1e-6 * high, rtol=1e-6)
 
     def _compiled_problem(self) -> tuple[_field.Problem, _field.Kind]:
         loss, decay = self.settings["loss"], self.settings["weight_decay"]
@@ -180,15 +195,16 @@ class Trajectory:
         With weight decay L includes ½λ‖W‖². On the loss clock ln L takes L's place and the gap is relative to the
         change of ln L; with decay there is then no such law, and the gauge is NaN.
         """
-        decay = self.settings["weight_decay"]
+        decay, spent = self.settings["weight_decay"], self.energies - self.energies[0]
         if self.settings["clock"] == "loss":
             if decay:
                 return math.nan
             fall = self.log_losses[0] - self.log_losses
-            return float(np.max(np.abs(fall - self.energies) / np.maximum(1.0, np.abs(fall))))
+            return float(np.max(np.abs(fall - spent) / np.maximum(1.0, np.abs(fall))))
         squares = sum((layer**2).sum(axis=(1, 2)) for layer in self.weights)
         objective = self.losses + 0.5 * decay * squares
-        return float(np.max(np.abs(objective[0] - objective - self.energies)) / objective[0])
+        initial = objective[0] + self.energies[0]  # the first saved time need not be 0
+        return float(np.max(np.abs(objective[0] - objective - spent)) / initial) if initial > 0 else 0.0
 
     # Files and text
 
@@ -243,7 +259,7 @@ class Trajectory:
         else:
             how = (
                 f"{settings['method']}, rtol {settings['rtol']:g}, atol {settings['atol']:.2g}: "
-                f"{counts.accepted} steps accepted, {counts.rejected} rejected, {counts.forced} forced"
+                f"{counts.accepted} steps accepted, {counts.rejected} rejected, {counts.chattered} chattering"
             )
         decay = f", weight decay {settings['weight_decay']:g}" if settings["weight_decay"] else ""
         megabytes = sum(layer.nbytes for layer in self.weights) / 1e6

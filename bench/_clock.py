@@ -1,0 +1,74 @@
+"""Timing, progress lines, and what else the machine was doing meanwhile."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+_BEGAN = time.perf_counter()
+_STAT = Path("/proc/stat")
+
+
+def say(text: str) -> None:
+    """Tell on stderr what is being measured now."""
+    print(f"[{time.perf_counter() - _BEGAN:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+
+def timed(work: Callable[[], Result]) -> tuple[float, Result]:
+    """Seconds that ``work`` took, and what it returned."""
+    began = time.perf_counter()
+    result = work()
+    return time.perf_counter() - began, result
+
+
+def compilation(work: Callable[[], object]) -> float:
+    """Seconds of compilation: the first call of ``work`` less the second."""
+    first, second = timed(work)[0], timed(work)[0]
+    return max(0.0, first - second)
+
+
+def level_ground(wanted: int) -> dict[str, object]:
+    """Give all contenders the same chances, before any library starts threads; returns what was set.
+
+    Cores: PyTorch takes a number of threads but JAX takes every core it may use, so this process and its children are
+    kept to ``wanted`` cores, where the system can do that.
+    Waiting: PyTorch's threads wait for each other by spinning. When other work takes a core, each wait costs a time
+    slice and a step ten times its due, which would flatter us. So they wait passively, unless the user says otherwise.
+    """
+    cores = None
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:wanted])
+        cores = len(os.sched_getaffinity(0))
+    return {"cores": cores, "omp_wait_policy": os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")}
+
+
+class OtherWork:
+    """Cores kept busy, on average since this was made, by anything but this process and its children."""
+
+    def __init__(self) -> None:
+        self._began, self._busy, self._own = time.perf_counter(), _busy(), _own()
+
+    def cores(self) -> float | None:
+        """The average, or None where the system does not tell."""
+        busy = _busy()
+        if busy is None or self._busy is None:
+            return None
+        others = (busy - self._busy) - (_own() - self._own)
+        return max(0.0, others / (time.perf_counter() - self._began))
+
+
+def _busy() -> float | None:
+    """Seconds all cores were in use or taken away by a host (steal), since boot."""
+    if not _STAT.is_file():
+        return None
+    fields = [int(field) for field in _STAT.read_text().splitlines()[0].split()[1:]]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = fields[:8]
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _own() -> float:
+    return sum(os.times()[:4])

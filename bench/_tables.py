@@ -1,0 +1,155 @@
+"""What was measured, as tables for a reader, and what was expected of it."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+LEAST_DESCENT, LEAST_FLOW = 1.5, 40.0
+MOST_MEMORY = 1e9
+MOST_GROWTH, NOISE = 2.0, 1.1  # "about 2": a tenth is left to noise
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One promise, what it came to, and whether it was kept."""
+
+    what: str
+    expected: str
+    measured: str
+    met: bool
+
+
+def expectations(results: dict[str, Any]) -> list[Expectation]:
+    """All promises that this run can judge. Ratios are judged without compilation."""
+    found = []
+    if "figure3" in results:
+        descent, flow = (
+            next(r for r in results["figure3"]["ratios"] if (r["ours"], r["peer"]) == (ours, "PyTorch loop"))
+            for ours in ("biasfree descent", "biasfree flow")
+        )
+        found.append(_ratio("descent faster than PyTorch, per step", descent, LEAST_DESCENT))
+        found.append(_ratio("flow faster than PyTorch, whole run", flow, LEAST_FLOW))
+        peak = results["memory"]["peak_bytes"]
+        found.append(Expectation("flow: peak memory", "below 1 GB", f"{peak / 1e9:.2f} GB", peak < MOST_MEMORY))
+    for axis, grown in results.get("growth", {}).get("axes", {}).items():
+        worst = max(grown["factors"])
+        met = worst <= MOST_GROWTH * NOISE
+        found.append(Expectation(f"cost when {axis} double{_s(axis)}", "at most about 2", f"{worst:.2f}", met))
+    return found
+
+
+def _ratio(what: str, ratio: dict[str, Any], least: float) -> Expectation:
+    worst, whole = min(ratio["rounds"]), ratio["ratio_with_compilation"]
+    measured = f"{ratio['ratio']:.1f}× (lowest round {worst:.1f}×; with compilation {whole:.1f}×)"
+    if ratio["extrapolated"]:
+        measured += ", extrapolated"
+    return Expectation(what, f"at least {least:g}×", measured, ratio["ratio"] >= least)
+
+
+def _s(axis: str) -> str:
+    return "" if axis == "samples" else "s"
+
+
+def show(results: dict[str, Any], console: Console) -> None:
+    """Print every table of what was measured."""
+    if "figure3" in results:
+        console.print(_contenders(results["figure3"]), _ratios(results["figure3"]), sep="\n")
+        memory = results["memory"]
+        console.print(
+            f"Peak memory of the flow in a process of its own: {memory['peak_bytes'] / 1e9:.2f} GB, "
+            f"of which {memory['imported_bytes'] / 1e9:.2f} GB before it began.\n"
+        )
+    if "growth" in results:
+        console.print(_growth(results["growth"]))
+
+
+def show_expectations(found: list[Expectation], other_cores: float | None, console: Console) -> None:
+    """Print the closing table, and which expectation was not met."""
+    table = _table("Expectations")
+    for column in ("", "expected", "measured", "met"):
+        table.add_column(column)
+    for each in found:
+        table.add_row(each.what, each.expected, each.measured, "[green]yes[/]" if each.met else "[bold red]NO[/]")
+    console.print(table)
+    missed = [each.what for each in found if not each.met]
+    console.print(f"[bold red]Not met:[/] {'; '.join(missed)}." if missed else "All expectations met.")
+    if other_cores is not None:
+        busy = f"Other work kept {other_cores:.2f} cores busy during this run"
+        console.print(busy + (": [bold red]do not trust small differences.[/]" if other_cores > 0.2 else "."))
+
+
+def _contenders(figure3: dict[str, Any]) -> Table:
+    settings = figure3["settings"]
+    steps = settings["rounds"] * settings["steps_per_round"]
+    caption = (
+        f"Seconds without compilation. Deviation: largest |ΔL| from the flow at rtol {settings['reference_rtol']:g}, "
+        f"at {len(figure3['common_times'])} times. "
+    )
+    if figure3["descents_differ"] is None:
+        caption += f"* extrapolated from {steps} of {settings['steps']} steps, too few for a loss curve to compare.\n"
+    else:
+        caption += (
+            "Descent lags behind the flow by O(rate), most while the loss falls: that deviation is the protocol's own. "
+            f"The three descents agree to {figure3['descents_differ']:.0e}.\n"
+        )
+    table = _table("Figure 3, α = 0: the whole run to t = 40", caption)
+    table.add_column("")
+    for column in ("whole run (s)", "compilation (s)", "gradients", "ms per gradient", "final loss", "deviation"):
+        table.add_column(column, justify="right")
+    for each in figure3["contenders"]:
+        table.add_row(
+            each["name"],
+            f"{each['seconds']:.2f}{'*' if each['extrapolated'] else ''}",
+            _or_dash(each["compile_seconds"], ".2f"),
+            f"{each['evaluations']}",
+            f"{1e3 * each['seconds'] / each['evaluations']:.2f}",
+            _or_dash(each["final_loss"], ".7f"),
+            _or_dash(each["largest_deviation"], ".1e"),
+        )
+    return table
+
+
+def _ratios(figure3: dict[str, Any]) -> Table:
+    table = _table("Times faster: median of the rounds (* extrapolated)")
+    table.add_column("ours")
+    table.add_column("peer")
+    for column in ("ratio", "with compilation", "lowest and highest round"):
+        table.add_column(column, justify="right")
+    for each in figure3["ratios"]:
+        what = "per step" if each["ours"] == "biasfree descent" else "whole run"
+        table.add_row(
+            f"{each['ours']}, {what}",
+            each["peer"],
+            f"[bold]{each['ratio']:.2f}[/]{'*' if each['extrapolated'] else ''}",
+            f"{each['ratio_with_compilation']:.2f}",
+            f"{min(each['rounds']):.2f} … {max(each['rounds']):.2f}",
+        )
+    return table
+
+
+def _growth(growth: dict[str, Any]) -> Table:
+    base = growth["settings"]["base"]
+    title = f"Cost of a gradient beside {base['samples']} samples, width {base['width']}, dimension {base['dim']}"
+    table = _table(title)
+    table.add_column("")
+    for column in ("×1 (ms)", "×2 (ms)", "×4 (ms)", "first doubling", "second doubling"):
+        table.add_column(column, justify="right")
+    for axis, grown in growth["axes"].items():
+        costs = (f"{1e3 * seconds:.2f}" for seconds in grown["median_seconds_per_step"])
+        table.add_row(axis, *costs, *(f"[bold]× {factor:.2f}[/]" for factor in grown["factors"]))
+    return table
+
+
+def _table(title: str, caption: str | None = None) -> Table:
+    return Table(title=f"[bold]{title}[/]", caption=caption, title_justify="left", caption_justify="left")
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "—" if value is None else format(value, form)
+
+
+def plain(found: list[Expectation]) -> list[dict[str, Any]]:
+    """Expectations for JSON."""
+    return [asdict(each) for each in found]

@@ -1,0 +1,77 @@
+"""The hand-written gradient against automatic differentiation, and the bound on its variation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from biasfree import Dataset, Network
+from biasfree.dynamics import _field
+
+ARCHITECTURES = [
+    ([3, 1], None, None),
+    ([3, 2], None, None),
+    ([3, 5, 1], None, None),
+    ([3, 5, 2], None, None),
+    ([3, 5, 4, 1], [True, False], None),
+    ([3, 6, 6, 1], [False, False], None),
+    ([3, 4, 4, 4, 2], [True, False, False], [0, 1, 0, 0]),
+    ([3, 4, 4, 4, 1], [True, False, False], [0, 0, 2, 0]),
+    ([3, 4, 4, 4, 1], None, [0, 1, 1, 0]),
+    ([3, 3, 1], None, [1, 0]),
+    ([1, 1, 1], None, [1, 2]),
+]
+
+
+def problem(widths, rectified, skips, loss):
+    rng = np.random.default_rng(0)
+    data = Dataset(rng.normal(size=(7, widths[0])), np.sign(rng.normal(size=(7, widths[-1]))))
+    network = Network.init(widths, 0.3, 1.5, 1, rectified=rectified, skips=skips)
+    return network.weights, _field.problem(network, data, loss, 0.1), _field.Kind(loss, network.architecture)
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=str)
+def test_velocity_is_minus_the_gradient(architecture, loss) -> None:
+    weights, numbers, kind = problem(*architecture, loss)
+
+    def objective(weights):
+        return jnp.exp(_field.log_loss(weights, numbers, kind)) + 0.05 * _field.squared_norm(weights)
+
+    gradient = jax.grad(objective)(weights)
+    level = jnp.exp(_field.log_loss(weights, numbers, kind))
+    moving = _field.velocity(weights, numbers, kind)
+    on_loss_clock = _field.velocity(weights, numbers, kind._replace(clock="loss"))
+    for g, v, s in zip(gradient, moving, on_loss_clock, strict=True):
+        np.testing.assert_allclose(v, -g, atol=1e-14)
+        np.testing.assert_allclose(s * level, v, atol=1e-14)
+
+
+def test_derivative_at_the_kink_is_the_slope() -> None:
+    """σ'(0) = α: a neuron whose input is exactly zero must not move when α = 0 (Appendix F.2 needs this)."""
+    for slope in (0.0, 0.4):
+        network = Network([[[0.0], [1.0]], [[2.0, 1.0]]], slope)
+        numbers = _field.problem(network, Dataset([[1.0]], [5.0]), "square", 0.0)
+        first, second = _field.velocity(network.weights, numbers, _field.Kind("square", network.architecture))
+        assert float(first[0, 0]) == pytest.approx(slope * 2.0 * 4.0)
+        assert float(second[0, 0]) == 0.0
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])
+@pytest.mark.parametrize("clock", ["time", "loss"])
+def test_stiffness_bounds_the_hessian(loss, clock) -> None:
+    if clock == "loss" and loss == "square":
+        return  # not offered
+    for architecture in ARCHITECTURES:
+        weights, numbers, kind = problem(*architecture, loss)
+        kind = kind._replace(clock=clock)
+        numbers = numbers._replace(weight_decay=jnp.asarray(0.0))
+        flat, unravel = jax.flatten_util.ravel_pytree(weights)
+
+        def velocity(flat, unravel=unravel, numbers=numbers, kind=kind):
+            return jax.flatten_util.ravel_pytree(_field.velocity(unravel(flat), numbers, kind))[0]
+
+        steepest = np.linalg.norm(np.asarray(jax.jacfwd(velocity)(flat)), 2)
+        bound = float(_field.stiffness(weights, numbers, kind, _field.log_loss(weights, numbers, kind)))
+        outputs = numbers.targets.shape[0]
+        assert steepest <= outputs * bound * (1 + 1e-12), (architecture, loss, clock)

@@ -1,0 +1,290 @@
+"""The flow and descent beyond exact solutions: conservation, symmetry, stops, sliding, bad input."""
+
+import math
+
+import numpy as np
+import pytest
+
+import biasfree as bf
+from biasfree import Network, Stop, datasets
+
+XOR = datasets.xor()
+GAUSS = datasets.symmetric_gaussian(dim=3, pairs=20, target="linear_plus_sine", seed=3)
+SEPARABLE = datasets.separable(dim=3, samples=12, margin=0.3, seed=0)
+
+
+@pytest.fixture(scope="module")
+def xor_run() -> bf.Trajectory:
+    return bf.gradient_flow(Network.init([2, 60, 1], 0.0, 1e-6, 0), XOR, until=1000, stop="converged")
+
+
+class TestConservation:
+    @pytest.mark.parametrize(("slope", "widths"), [(1.0, [3, 6, 1]), (1.0, [3, 6, 5, 1]), (0.4, [3, 6, 1])])
+    @pytest.mark.parametrize(("loss", "data"), [("square", GAUSS), ("logistic", SEPARABLE)])
+    def test_gauges_follow_the_tolerance(self, slope, widths, loss, data) -> None:
+        network = Network.init(widths, slope, 0.5, 0)
+        for rtol in (1e-5, 1e-8):
+            run = bf.gradient_flow(network, data, loss=loss, until=10, rtol=rtol, method="tsit5")
+            assert run.balance_drift < 20 * rtol
+            # The energy is not under error control: at a jump it is a quadrature across a discontinuity.
+            assert run.energy_gap < (20 if slope == 1 else 1000) * rtol
+
+    def test_weight_decay_shrinks_the_balance_and_keeps_the_energy_law(self) -> None:
+        run = bf.gradient_flow(Network.init([3, 6, 1], 0.0, 0.5, 0), GAUSS, until=8, weight_decay=0.3, rtol=1e-7)
+        assert run.balance_drift < 1e-5
+        assert run.energy_gap < 1e-5
+        first, second = run.weights
+        balance = (first**2).sum(2) - (second**2).sum(1)
+        np.testing.assert_allclose(balance[-1], balance[0] * np.exp(-0.6 * 8), atol=1e-6)
+
+    def test_gauges_notice_a_wrong_run(self) -> None:
+        """Descent with a large step is not the flow, and both gauges say so."""
+        run = bf.gradient_descent(Network.init([3, 6, 1], 0.0, 0.5, 0), GAUSS, learning_rate=0.3, steps=30)
+        assert run.balance_drift > 1e-3
+        assert run.energy_gap > 1e-3
+
+    def test_loss_clock(self) -> None:
+        run = bf.gradient_flow(
+            Network.init([3, 6, 1], 0.0, 0.5, 0), SEPARABLE, loss="logistic", clock="loss", until=math.inf,
+            stop=Stop(log_loss=-400 * math.log(10)),
+        )  # fmt: skip
+        assert run.status.name == "loss level"
+        assert run.losses[-1] == 0.0
+        assert run.log_losses[-1] <= -400 * math.log(10)
+        assert np.isfinite(run.log_losses).all()
+        assert run.balance_drift < 1e-4
+        assert run.energy_gap < (1e-2 if run.counts.chattered else 1e-4)
+
+
+class TestSymmetry:
+    def test_permuting_neurons_permutes_the_flow(self) -> None:
+        network, order = Network.init([3, 6, 1], 0.2, 0.3, 0), np.array([3, 1, 5, 0, 2, 4])
+        plain = bf.gradient_flow(network, GAUSS, until=5, rtol=1e-8)
+        other = bf.gradient_flow(network.permuted(1, order), GAUSS, until=5, rtol=1e-8)
+        for one, two in zip(plain.final.permuted(1, order).weights, other.final.weights, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-8)
+
+    @pytest.mark.parametrize("widths", [[3, 6, 1], [3, 6, 5, 1]])
+    def test_scaling_weights_targets_and_time_together(self, widths) -> None:
+        """W → cW, y → c^L y makes the gradient c^{2L−1} larger: the same path in time t/c^{2L−2}."""
+        c, depth = 1.7, len(widths) - 1
+        network = Network.init(widths, 1.0, 0.5, 0)
+        scaled = bf.Dataset(GAUSS.inputs, c**depth * GAUSS.targets)
+        plain = bf.gradient_flow(network, GAUSS, until=4.0, rtol=1e-9)
+        other = bf.gradient_flow(network.rescaled(c), scaled, until=4.0 / c ** (2 * depth - 2), rtol=1e-9)
+        for one, two in zip(plain.final.weights, other.final.weights, strict=True):
+            np.testing.assert_allclose(c * one, two, atol=1e-7)
+
+    def test_rotating_inputs_rotates_the_first_layer(self) -> None:
+        rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+        network = Network.init([3, 6, 1], 0.2, 0.3, 0)
+        turned = network.with_weights([network.weights[0] @ rotation.T, network.weights[1]])
+        data = bf.Dataset(GAUSS.inputs @ rotation.T, GAUSS.targets)
+        plain, other = (bf.gradient_flow(n, d, until=5, rtol=1e-8) for n, d in ((network, GAUSS), (turned, data)))
+        np.testing.assert_allclose(plain.losses[-1], other.losses[-1], atol=1e-6)
+        np.testing.assert_allclose(plain.final.weights[0] @ rotation.T, other.final.weights[0], atol=1e-5)
+
+
+class TestLimits:
+    def test_least_squares(self) -> None:
+        solution = np.linalg.solve(GAUSS.covariance, GAUSS.correlation)
+        for slope in (0.0, 1.0):
+            run = bf.gradient_flow(Network.rank_one(3, 6, slope, 1e-3, 0), GAUSS, until=1000)
+            np.testing.assert_allclose(run.final(np.eye(3)) - run.final(-np.eye(3)), 2 * solution, atol=1e-6)
+            assert "coming to rest" in run.status.message
+            assert run.times[-1] == 1000
+
+    def test_two_layer_weight_decay_fixed_point(self) -> None:
+        """At rest λW₂ᵀ = W₁(β − Σw) and λW₁ = W₂ᵀ(β − Σw)ᵀ: ‖β − Σw‖ = λ unless w = 0."""
+        decay = 0.2
+        run = bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.5, 1), GAUSS, until=3000, weight_decay=decay)
+        first, second = map(np.asarray, run.final.weights)
+        pull = GAUSS.correlation - GAUSS.covariance @ (second @ first)[0]
+        assert np.linalg.norm(pull) == pytest.approx(decay, rel=1e-5)
+        assert np.abs(decay * second.T - first @ pull[:, None]).max() < 1e-6
+
+    def test_closed_form_end_agrees_with_integrating_on(self) -> None:
+        """The approach to rest by Lanczos against the solver, at times it did not save."""
+        network = Network.init([3, 6, 1], 1.0, 0.3, 0)
+        rested = bf.gradient_flow(network, GAUSS, until=200, rtol=1e-8, save=50)
+        assert "coming to rest" in rested.status.message
+        # A loss level that is never met keeps the solver from knowing the horizon, not from being right.
+        plain = [bf.gradient_flow(network, GAUSS, until=t, rtol=1e-10).final for t in (12.0, 20.0, 200.0)]
+        for t, reference in zip((12.0, 20.0, 200.0), plain, strict=True):
+            for one, two in zip(rested.at(t).weights, reference.weights, strict=True):
+                np.testing.assert_allclose(one, two, atol=1e-7)
+
+
+class TestStops:
+    def test_a_plateau_is_not_convergence(self, xor_run) -> None:
+        """XOR waits at three saddles; only the last state is at rest."""
+        assert xor_run.status.name == "converged"
+        assert xor_run.losses[-1] < 1e-12
+        for level in (0.375, 0.25, 0.125):
+            assert (np.abs(xor_run.losses - level) < 0.02).any()
+
+    def test_xor_drops_where_the_paper_has_them(self, xor_run) -> None:
+        times = [xor_run.time_of_loss(level) for level in (0.4375, 0.3125, 0.1875, 0.0625)]
+        assert times == pytest.approx([14.1, 19.3, 29.0, 60.0], rel=0.06)
+
+    def test_a_deep_networks_sleeping_path_is_not_rest(self) -> None:
+        """Depth three from γ = 1e-2: the second sign path sleeps on a plateau at half the loss, then wakes."""
+        data = datasets.symmetric_gaussian(dim=4, pairs=30, seed=1)
+        run = bf.gradient_flow(
+            Network.init([4, 20, 20, 1], 0.0, 0.03, 3), data, until=20000, rtol=1e-5, stop="converged"
+        )
+        assert run.status.name == "converged"
+        # What is left is what the finite width leaves: far below the plateau.
+        assert run.losses[-1] < 0.02 * run.losses[0]
+
+    def test_loss_level(self) -> None:
+        run = bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.3, 0), GAUSS, until=100, stop=0.3)
+        assert run.status.name == "loss level"
+        assert run.losses[-1] <= 0.3 < run.losses[-2]
+        again = bf.gradient_flow(run.final, GAUSS, until=100, stop=0.3)
+        assert again.times.tolist() == [0.0]
+
+    def test_step_limit_and_resume(self) -> None:
+        run = bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.3, 0), GAUSS, until=100, max_steps=5)
+        assert run.status.name == "step limit"
+        assert not run.status.complete
+        assert "max_steps" in run.status.message
+
+    def test_interruption_keeps_what_there_is(self) -> None:
+        def interrupt(progress) -> None:
+            if progress.time > 1:
+                raise KeyboardInterrupt
+
+        network = Network.init([3, 6, 1], 1.0, 0.3, 0)
+        for run in (
+            bf.gradient_flow(network, GAUSS, until=100, progress=interrupt),
+            bf.gradient_descent(network, GAUSS, learning_rate=0.01, steps=10_000_000, progress=interrupt),
+        ):
+            assert run.status.name == "interrupted"
+            assert 1 < run.times[-1] < 100_000
+            assert np.isfinite(run.losses).all()
+
+    def test_divergence_ends_with_a_message_not_with_nan(self) -> None:
+        network = Network.init([3, 6, 1], 0.0, 1.0, 0)
+        run = bf.gradient_descent(network, GAUSS, learning_rate=50.0, steps=1000)
+        assert run.status.name == "not finite"
+        assert np.isfinite(run.log_losses).all()
+        big = bf.Dataset(1e200 * GAUSS.inputs, GAUSS.targets)
+        run = bf.gradient_flow(network, big, until=1.0)
+        assert run.status.name == "not finite"
+
+
+class TestSliding:
+    def test_six_points_arrive_and_say_that_they_chattered(self) -> None:
+        run = bf.gradient_flow(Network.init([2, 100, 1], 0.0, 1e-3, 0), datasets.six_points(), until=1000, rtol=1e-5)
+        assert run.status.name == "reached"
+        assert run.times[-1] == 1000
+        assert "chattered" in run.status.message
+        assert f"{run.counts.chatter_step:.3g}" in run.status.message
+        # Landmarks of the paper's figure: the plateau at the linear solution, and its end.
+        assert run.losses[np.searchsorted(run.times, 100)] == pytest.approx(0.44279, abs=1e-4)
+        assert 540 < run.time_of_loss(0.43) < 650
+        assert run.losses[-1] < 1e-3
+
+    @pytest.mark.slow
+    def test_six_points_at_the_default_tolerance(self) -> None:
+        run = bf.gradient_flow(Network.init([2, 100, 1], 0.0, 1e-3, 0), datasets.six_points(), until=1000)
+        assert run.times[-1] == 1000
+        assert run.losses[np.searchsorted(run.times, 100)] == pytest.approx(0.44279, abs=2e-5)
+        assert 560 < run.time_of_loss(0.43) < 635
+
+
+class TestDescent:
+    def test_one_step_is_the_definition(self) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        network = Network.init([3, 4, 1], 0.1, 0.7, 0)
+
+        def objective(n):
+            return 0.5 * jnp.mean((GAUSS.targets - n(GAUSS.inputs)) ** 2)
+
+        gradient = jax.grad(objective)(network)
+        run = bf.gradient_descent(network, GAUSS, learning_rate=0.1, steps=1, weight_decay=0.2)
+        for new, old, g in zip(run.final.weights, network.weights, gradient.weights, strict=True):
+            np.testing.assert_allclose(new, old - 0.1 * (g + 0.2 * old), atol=1e-15)
+
+    def test_many_steps_do_not_keep_many_copies(self) -> None:
+        run = bf.gradient_descent(Network.init([3, 6, 5, 1], 0.0, 0.1, 0), GAUSS, learning_rate=0.01, steps=80_000)
+        assert len(run.times) == 201
+        assert run.times[-1] == pytest.approx(800)
+
+    def test_gap_is_first_order(self) -> None:
+        network = Network.init([3, 6, 1], 1.0, 0.3, 0)
+        coarse, fine = (bf.descent_gap(network, GAUSS, learning_rate=r, until=4, points=8) for r in (0.02, 0.01))
+        for name in ("loss", "weights", "outputs"):
+            assert getattr(coarse, name).max() / getattr(fine, name).max() == pytest.approx(2, abs=0.25)
+        assert coarse.times.tolist() == pytest.approx(np.linspace(0, 4, 9).tolist())
+        assert "largest gap" in str(coarse)
+
+    def test_descent_on_relu_at_rate_over_a_is_descent_on_the_linear_twin(self) -> None:
+        """Under Condition 3 and Assumption 4 the two agree step by step at rates η/a and η, at any stable η."""
+        slope, rate = 0.0, 0.3
+        a = (1 + slope) / 2
+        relu = Network.rank_one(3, 6, slope, 0.5, 0)
+        options = {"steps": 40, "save": 40}
+        first = bf.gradient_descent(relu, GAUSS, learning_rate=rate / a, **options)
+        twin = bf.gradient_descent(relu.with_slope(1.0).rescaled(np.sqrt(a)), GAUSS, learning_rate=rate, **options)
+        for one, two in zip(first.weights, twin.weights, strict=True):
+            np.testing.assert_allclose(np.sqrt(a) * one, two, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"until": 0}, "until must be a finite number above 0"),
+        ({"until": -1}, "until"),
+        ({"until": math.nan}, "until"),
+        ({"until": math.inf}, "needs a stop rule"),
+        ({"loss": "squared"}, "Did you mean 'square'"),
+        ({"loss": "logistic"}, "needs labels −1 and"),
+        ({"method": "tsit6"}, "Did you mean 'tsit5'"),
+        ({"method": "exact"}, "not in this version"),
+        ({"rtol": 0}, "rtol"),
+        ({"rtol": 1e-15}, "rtol must lie between"),
+        ({"atol": -1}, "atol"),
+        ({"weight_decay": -0.1}, "weight_decay"),
+        ({"clock": "wall"}, "unknown clock"),
+        ({"clock": "loss"}, "logistic and exponential"),
+        ({"save": 0}, "save"),
+        ({"save": [3.0, 1.0]}, "increasing times between 0 and 2"),
+        ({"save": [0.0, 9.0]}, "increasing times between 0 and 2"),
+        ({"stop": "converge"}, "Did you mean 'converged'"),
+        ({"stop": -1.0}, "loss level"),
+        ({"smallest_step": 0}, "smallest_step"),
+        ({"max_steps": 0}, "max_steps"),
+    ],
+)
+def test_bad_flow_arguments_get_a_sentence(options, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        bf.gradient_flow(Network.init([3, 4, 1], 0.0, 0.1, 0), GAUSS, **({"until": 2.0} | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"steps": 0}, "steps"),
+        ({"steps": 1.5}, "steps"),
+        ({"save": [0, 99]}, "increasing steps between 0 and 10"),
+    ],
+)
+def test_bad_descent_arguments_get_a_sentence(options, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        bf.gradient_descent(
+            Network.init([3, 4, 1], 0.0, 0.1, 0), GAUSS, **({"learning_rate": 0.1, "steps": 10} | options)
+        )
+
+
+def test_networks_that_do_not_fit_the_data() -> None:
+    with pytest.raises(ValueError, match="inputs of dimension 2 but the data has 3"):
+        bf.gradient_flow(Network.init([2, 4, 1], 0.0, 0.1, 0), GAUSS, until=1)
+    with pytest.raises(ValueError, match="2 outputs but the data has 1"):
+        bf.gradient_flow(Network.init([3, 4, 2], 0.0, 0.1, 0), GAUSS, until=1)
+    with pytest.raises(ValueError, match="at least one step"):
+        bf.descent_gap(Network.init([3, 4, 1], 0.0, 0.1, 0), GAUSS, learning_rate=1.0, until=0.1)

@@ -1,0 +1,60 @@
+"""Losses against their definitions, by automatic differentiation and in extended range."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from biasfree import losses
+
+DEFINITIONS = {
+    "square": lambda f, y: 0.5 * (y - f) ** 2,
+    "logistic": lambda f, y: jnp.log1p(jnp.exp(-y * f)),
+    "exponential": lambda f, y: jnp.exp(-y * f),
+}
+OUTPUTS = st.lists(st.floats(-15, 15), min_size=4, max_size=4)
+
+
+@pytest.mark.parametrize("name", losses.NAMES)
+@given(outputs=OUTPUTS)
+def test_value_residual_and_logarithms(name: str, outputs: list[float]) -> None:
+    loss, f = losses.get(name), jnp.array(outputs).reshape(2, 2)
+    y = jnp.array([[1.0, -1.0], [-1.0, 1.0]])
+
+    def mean(f):
+        return DEFINITIONS[name](f, y).sum() / 2
+
+    value = float(mean(f))
+    assert float(loss.value(f, y)) == pytest.approx(value, rel=1e-12, abs=1e-300)
+    if value > 0:
+        assert float(loss.log_value(f, y)) == pytest.approx(np.log(value), rel=1e-12, abs=1e-12)
+        np.testing.assert_allclose(loss.normalised_residual(f, y) * value, loss.residual(f, y), rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(loss.residual(f, y), -2 * jax.grad(mean)(f), rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["logistic", "exponential"])
+@pytest.mark.parametrize("margin", [40.0, 750.0, 1e5, 1e8])
+def test_log_domain_far_beyond_underflow(name: str, margin: float) -> None:
+    """⟨ℓ⟩ for margins m and m + ln 3: ln((e^{−m} + e^{−m}/3)/2) = −m + ln(2/3), and weights 3/4, 1/4 in the residual."""
+    loss, y = losses.get(name), jnp.array([[1.0, -1.0]])
+    f = y * (margin + jnp.array([[0.0, np.log(3.0)]]))
+    assert float(loss.log_value(f, y)) == pytest.approx(-margin + np.log(2 / 3), rel=1e-14)
+    # Half of each: the mean over two samples is in the loss but not in the residual.
+    np.testing.assert_allclose(loss.normalised_residual(f, y) / 2, y * jnp.array([[0.75, 0.25]]), rtol=1e-6)
+
+
+def test_logistic_logarithm_is_continuous_at_its_branch() -> None:
+    y, z = jnp.array([[1.0]]), np.array([18 - 1e-9, 18 + 1e-9])
+    below, above = (float(losses.get("logistic").log_value(jnp.array([[v]]), y)) for v in z)
+    assert below - above == pytest.approx(2e-9, rel=1e-3)
+
+
+def test_labels() -> None:
+    losses.get("square").check_targets(np.array([0.3]))
+    losses.get("logistic").check_targets(np.array([1.0, -1.0]))
+    with pytest.raises(ValueError, match="logistic loss needs labels −1 and \\+1, got targets 0, 2"):
+        losses.get("logistic").check_targets(np.array([0.0, 1.0, 2.0]))
+    with pytest.raises(ValueError, match="Did you mean 'logistic'"):
+        losses.get("logisitc")
