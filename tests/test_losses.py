@@ -37,7 +37,7 @@ def test_value_residual_and_logarithms(name: str, outputs: list[float]) -> None:
 @pytest.mark.parametrize("name", ["logistic", "exponential"])
 @pytest.mark.parametrize("margin", [40.0, 750.0, 1e5, 1e8])
 def test_log_domain_far_beyond_underflow(name: str, margin: float) -> None:
-    """⟨ℓ⟩ for margins m and m + ln 3: ln((e^{−m} + e^{−m}/3)/2) = −m + ln(2/3), and weights 3/4, 1/4 in the residual."""
+    """Margins m and m + ln 3: ln((e^{−m} + e^{−m}/3)/2) = −m + ln(2/3), and weights 3/4, 1/4 in the residual."""
     loss, y = losses.get(name), jnp.array([[1.0, -1.0]])
     f = y * (margin + jnp.array([[0.0, np.log(3.0)]]))
     assert float(loss.log_value(f, y)) == pytest.approx(-margin + np.log(2 / 3), rel=1e-14)

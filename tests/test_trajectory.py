@@ -45,10 +45,13 @@ def test_losses_belong_to_the_networks(flow) -> None:
 
 def test_at_integrates_instead_of_interpolating(flow) -> None:
     times = np.array([0.013, 1.7, 3.999])
-    direct = bf.gradient_flow(START, DATA, **FLOW, save=times)
-    np.testing.assert_array_equal(direct.times, times)
-    for one, two in zip(flow.at(times), direct.networks, strict=True):
-        assert_same_weights(one, two, atol=1e-6)
+    # To the tolerance for a smooth flow; a kink, met by other steps, is passed with another error of its order.
+    for start, run, atol in ((START, flow, 1e-5), (START.with_slope(1.0), None, 1e-7)):
+        whole = run or bf.gradient_flow(start, DATA, **FLOW)
+        direct = bf.gradient_flow(start, DATA, **FLOW, save=times)
+        np.testing.assert_array_equal(direct.times, times)
+        for one, two in zip(whole.at(times), direct.networks, strict=True):
+            assert_same_weights(one, two, atol=atol)
 
 
 def test_at_of_a_descent_is_the_step_before(descent) -> None:

@@ -74,10 +74,10 @@ def regression() -> System:
 
 
 def riccati(correlation: np.ndarray, start: np.ndarray, t: float) -> np.ndarray:
-    """QQᵀ of Q' = (F − QQᵀ/2·…) for a balanced two-layer linear network on white input.
+    """QQᵀ at time t for a balanced two-layer linear network on white input.
 
-    With Q = [W₁ᵀ; W₂] and W₁W₁ᵀ = W₂ᵀW₂ the flow is Q' = FQ − ½QQᵀQ + ½JQQᵀJQ, F = [[0, β], [βᵀ, 0]], J = diag(I, −1); the
-    last term vanishes on QᵀJQ = 0, which balance means, and the Riccati equation for QQᵀ is solved by
+    With Q = [W₁ᵀ; W₂] and J = diag(I, −1) the flow is Q' = FQ − ½QQᵀQ + ½JQQᵀJQ, F = [[0, β], [βᵀ, 0]]. The last term
+    vanishes where QᵀJQ = 0, which is what balance means, and the Riccati equation for QQᵀ that remains is solved by
     QQᵀ(t) = e^{Ft}Q₀ [I + Q₀ᵀ ∫₀ᵗ e^{2Fs} ds Q₀]⁻¹ Q₀ᵀ e^{Ft}.
     """
     dim = correlation.size
