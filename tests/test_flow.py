@@ -174,6 +174,24 @@ class TestStops:
         assert run.status.name == "not finite"
 
 
+class TestEdges:
+    def test_a_start_that_fits_exactly_stays(self) -> None:
+        run = bf.gradient_flow(Network([[[2.0]], [[0.5]]], 1.0), bf.Dataset([[1.0]], [1.0]), until=3.0)
+        assert run.status.name == "reached"
+        assert run.losses.tolist() == [0.0] * len(run.times)
+        assert run.energy_gap == 0
+
+    def test_zero_weights_are_a_saddle_that_nothing_leaves(self) -> None:
+        run = bf.gradient_flow(Network([np.zeros((4, 3)), np.zeros((1, 4))], 0.0), GAUSS, until=1e6)
+        assert run.times[-1] == 1e6
+        assert not any(w.any() for w in run.final.weights)
+
+    def test_numpy_seeds_are_recorded(self) -> None:
+        network = Network.init([3, 4, 1], 0.0, 0.1, np.int64(7))
+        data = datasets.symmetric_gaussian(dim=3, pairs=5, seed=np.int64(7))
+        assert (network.origin["seed"], data.origin["seed"]) == (7, 7)
+
+
 class TestSliding:
     def test_six_points_arrive_and_say_that_they_chattered(self) -> None:
         run = bf.gradient_flow(Network.init([2, 100, 1], 0.0, 1e-3, 0), datasets.six_points(), until=1000, rtol=1e-5)

@@ -50,6 +50,11 @@ def seed(value: Any) -> int | np.random.Generator:
     return count(value, "seed", least=0)
 
 
+def seed_name(value: int | np.random.Generator) -> int | str:
+    """What a result's origin says of a seed."""
+    return "a numpy Generator" if isinstance(value, np.random.Generator) else int(value)
+
+
 def one_of(value: str, options: Iterable[str], what: str) -> str:
     """Return ``value`` if it is among ``options``, or raise ValueError that suggests the nearest."""
     known = sorted(options)

@@ -206,5 +206,5 @@ def _stream(seed: int | Generator) -> Generator:
 def _origin(generator: str, settings: dict[str, Any], seed: int | Generator | None = None) -> dict[str, Any]:
     origin: dict[str, Any] = {"generator": generator, **settings}
     if seed is not None:
-        origin["seed"] = seed if not isinstance(seed, Generator) else "a numpy Generator"
+        origin["seed"] = checks.seed_name(seed)
     return origin

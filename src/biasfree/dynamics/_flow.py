@@ -140,7 +140,7 @@ def _integrate(
     recorder.offer(start, weights, 0.0, keep=not recorder.asked)
     attempts_per_call, missing, next_look, looked = 4, recorder.steps_to_next, 0, 0
     status = None
-    if float(control.initial_log_loss) <= settings["stop_log_loss"]:
+    if float(control.initial_log_loss) <= settings["stop_log_loss"] > -math.inf:
         status = Status("loss level", "the loss was at the level asked for from the start.")
         recorder.offer(start, weights, 0.0, keep=True)
     try:

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 import numpy as np
@@ -112,6 +112,12 @@ class Trajectory:
     def final(self) -> Network:
         """The last saved network."""
         return self.networks[-1]
+
+    @overload
+    def at(self, t: float) -> Network: ...
+
+    @overload
+    def at(self, t: Iterable[float]) -> list[Network]: ...
 
     def at(self, t: float | Iterable[float]) -> Network | list[Network]:
         """The network at time ``t``, or a list of them for several times.

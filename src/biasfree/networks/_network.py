@@ -10,7 +10,7 @@ import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,19 +19,7 @@ from jaxtyping import Array, Float
 
 from biasfree import checks, files
 from biasfree.networks import _start
-
-
-class Architecture(NamedTuple):
-    """What is fixed about a network besides its sizes; hashable, so that one compiled function serves each.
-
-    Attributes:
-        rectified: for each of the L − 1 hidden layers, whether σ follows it (True) or nothing does (False).
-        skips: for each of the L layers, how many layers an identity skip that ends there spans; 0 is no skip.
-            1 makes the layer I + W; 2 on layer l makes layers l − 1 and l a residual branch.
-    """
-
-    rectified: tuple[bool, ...]
-    skips: tuple[int, ...]
+from biasfree.networks._forward import Architecture, forward
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -350,39 +338,6 @@ class Network:
     __repr__ = __str__
 
 
-def forward(
-    weights: Sequence[Float[Array, "out in"]],
-    inputs: Float[Array, "samples dim"],
-    slope: Any,
-    architecture: Architecture,
-) -> Float[Array, "outputs samples"]:
-    """Outputs of the network with these weights, one column per sample."""
-    *_, last = hidden_layers(weights, inputs, slope, architecture)
-    return last
-
-
-def hidden_layers(
-    weights: Sequence[Float[Array, "out in"]],
-    inputs: Float[Array, "samples dim"],
-    slope: Any,
-    architecture: Architecture,
-) -> list[Float[Array, "width samples"]]:
-    """What enters each layer, z₀ = x, z₁ = φ(h₁), …, and last the output h_L; one column per sample.
-
-    σ'(0) = α: ``where`` makes the kink belong to the inactive side, as Appendix F.2 needs, unlike
-    ``jnp.maximum``, whose derivative at 0 is ½.
-    """
-    signals = [inputs.T]
-    for layer, weight in enumerate(weights):
-        h = weight @ signals[-1]
-        if architecture.skips[layer]:
-            h = h + signals[layer + 1 - architecture.skips[layer]]
-        if layer < len(weights) - 1 and architecture.rectified[layer]:
-            h = jnp.where(h > 0, h, slope * h)
-        signals.append(h)
-    return signals
-
-
 def _rectified(rectified: Sequence[bool] | None, depth: int) -> tuple[bool, ...]:
     if rectified is None:
         return (True,) * (depth - 1)
@@ -410,4 +365,4 @@ def _skips(skips: Sequence[int] | None, widths: Sequence[int]) -> tuple[int, ...
 
 
 def _origin(start: str, scale: float, seed: int | np.random.Generator) -> dict[str, Any]:
-    return {"start": start, "scale": scale, "seed": seed if isinstance(seed, int) else "a numpy Generator"}
+    return {"start": start, "scale": scale, "seed": checks.seed_name(seed)}
