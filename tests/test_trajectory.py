@@ -87,8 +87,8 @@ def test_a_long_run_is_thinned() -> None:
     assert 200 <= len(run.times) <= 402
     assert run.times[0] == 0
     assert run.times[-1] == 4.0
-    gaps = np.diff(run.times)[:-1]
-    assert gaps.max() < 2.001 * gaps.min()
+    # Half of the room is for steps spread over the time.
+    assert np.diff(run.times).max() <= 4.0 / 200 + 2 * 0.002
 
 
 @pytest.mark.parametrize("kind", ["flow", "descent", "late", "skips", "vector"])

@@ -102,7 +102,7 @@ def _descend(
     progress: ProgressCallback | None,
 ) -> tuple[Recorder, int, Status]:
     """Run the compiled loop in short calls; the recorder counts steps, which become times at the end."""
-    recorder = Recorder(weights, points * rate)
+    recorder = Recorder(weights, points * rate, rate * total)
     recorder.offer(0.0, weights, 0.0)
     step, quota, energy = 0, 4, jnp.asarray(0.0)
     status = Status("reached", f"took {total} steps of {rate:g}, flow time {rate * total:g}.")

@@ -136,7 +136,7 @@ def _integrate(
     )
     static: dict[str, Any] = {"kind": kind, "method": method}
     state = _stepper.start(weights, problem, control, start, **static)
-    recorder = Recorder(weights, points)
+    recorder = Recorder(weights, points, until - start)
     recorder.offer(start, weights, 0.0, keep=not recorder.asked)
     attempts_per_call, missing, next_look, looked = 4, recorder.steps_to_next, 0, 0
     status = None
@@ -148,7 +148,7 @@ def _integrate(
             began = clock_time.perf_counter()
             before = int(state.accepted)
             state = _stepper.advance(
-                state, problem, control, recorder.next_time(until), missing, attempts_per_call, **static
+                state, problem, control, recorder.next_time(until), recorder.pause, missing, attempts_per_call, **static
             )
             time, done = float(state.time), int(state.accepted) - before
             missing -= done
@@ -220,7 +220,7 @@ def _finish(recorder: Recorder, rest: Rest, state: _stepper.State, until: float,
     if stop:
         recorder.offer(math.nextafter(time, math.inf), rest.weights(until - time), energy, keep=True)
         return Status("converged", f"converged at t = {time:.6g}; the last state is where the flow comes to rest.")
-    while (saved := recorder.next_time(until)) < until:
+    while (saved := min(recorder.next_time(until), recorder.pause)) < until:
         recorder.offer(saved, rest.weights(saved - time), energy)
     recorder.offer(until, rest.weights(until - time), energy, keep=not recorder.asked)
     return Status("reached", f"reached t = {until:g}; coming to rest, in closed form, from t = {time:.6g} on.")

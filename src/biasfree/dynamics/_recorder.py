@@ -1,5 +1,8 @@
 """Keep the weights of a run: at given times, or at as many of its own steps as memory allows."""
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
 from biasfree.dynamics._field import Weights
@@ -7,21 +10,31 @@ from biasfree.dynamics._field import Weights
 _MOST, _LEAST, _BYTES = 400, 40, 2**26
 
 
+class _Saved(NamedTuple):
+    time: float
+    weights: tuple[np.ndarray, ...]
+    energy: float
+    lasting: bool
+
+
 class Recorder:
-    """Collects saved weights. Without asked-for times it keeps every ``stride``-th accepted step and, when full,
-    drops every second one and doubles the stride, so that a million steps cost no more memory than a few hundred.
+    """Collects saved weights.
+
+    Without asked-for times half of the room is for steps spread over the run's time, which last, and half for every
+    ``stride``-th accepted step, which shows where the solver had to work. When that half is full, every second of these
+    goes and the stride doubles, so that a million steps cost no more memory than a few hundred.
     """
 
-    def __init__(self, weights: Weights, points: np.ndarray | None) -> None:
-        """Prepare for weights of this size."""
+    def __init__(self, weights: Weights, points: np.ndarray | None, until: float) -> None:
+        """Prepare for weights of this size and a run to ``until``."""
         size = sum(w.size for w in weights) * 8
-        self._capacity = min(_MOST, max(_LEAST, _BYTES // size)) // 2 * 2  # even: thinning then keeps the newest
+        self._half = min(_MOST, max(_LEAST, _BYTES // size)) // 2
+        self._gap = until / self._half if points is None else math.inf
         self._points = points
         self._next = 0
         self._stride = 1
-        self.times: list[float] = []
-        self.energies: list[float] = []
-        self._weights: list[tuple[np.ndarray, ...]] = []
+        self._saved: list[_Saved] = []
+        self.pause = 0.0 if points is None else math.inf  # a step that ends at or after this is saved, to last
 
     @property
     def asked(self) -> bool:
@@ -40,21 +53,31 @@ class Recorder:
         return float(self._points[self._next])
 
     def offer(self, time: float, weights: Weights, energy: float, *, keep: bool = False) -> None:
-        """Save if this is an asked-for time, or if ``keep`` says so (a step to keep, or where a run broke off)."""
+        """Save if this is an asked-for time, or a step to last, or if ``keep`` says so."""
         due = self._points is not None and self._next < len(self._points) and time >= self._points[self._next]
-        if not (due or keep) or (self.times and time <= self.times[-1]):
+        lasting = time >= self.pause
+        if not (due or lasting or keep) or (self._saved and time <= self._saved[-1].time):
             return
-        self.times.append(time)
-        self.energies.append(energy)
-        self._weights.append(tuple(np.asarray(w) for w in weights))
-        if self._points is not None:
-            self._next += due
-        elif len(self.times) > self._capacity:
-            # The first stays; what goes is every second of the others.
-            for kept in (self.times, self.energies, self._weights):
-                del kept[1::2]
+        self._saved.append(_Saved(time, tuple(np.asarray(w) for w in weights), energy, due or lasting))
+        self._next += due
+        if lasting:
+            self.pause = time + self._gap
+        passing = [saved for saved in self._saved if not saved.lasting]
+        if not self.asked and len(passing) > self._half:
+            going = {saved.time for saved in passing[-2::-2]}  # the newest stays
+            self._saved = [saved for saved in self._saved if saved.time not in going]
             self._stride *= 2
+
+    @property
+    def times(self) -> np.ndarray:
+        """The saved times."""
+        return np.array([saved.time for saved in self._saved])
+
+    @property
+    def energies(self) -> np.ndarray:
+        """The energies at the saved times."""
+        return np.array([saved.energy for saved in self._saved])
 
     def stacked(self) -> tuple[np.ndarray, ...]:
         """The saved weights, one array per layer, first axis the saved times."""
-        return tuple(np.stack(layer) for layer in zip(*self._weights, strict=True))
+        return tuple(np.stack(layer) for layer in zip(*(saved.weights for saved in self._saved), strict=True))

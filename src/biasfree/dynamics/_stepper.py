@@ -99,19 +99,20 @@ def advance(
     problem: Problem,
     control: Control,
     until: Any,
+    pause: Any,
     accepted: Any,
     attempts: Any,
     *,
     kind: Kind,
     method: str,
 ) -> State:
-    """Step until time ``until`` (met exactly), ``accepted`` more steps, ``attempts`` tries, or a stop."""
+    """Step until ``until`` (met exactly), past ``pause``, for ``accepted`` more steps or ``attempts``, or to a stop."""
     solver, term = SOLVERS[method], _term(kind)
     last_accepted = state.accepted + accepted
     last_attempt = state.accepted + state.rejected + attempts
 
     def unfinished(state: State) -> Any:
-        going = (state.time < until) & ~state.level_reached & ~state.failed
+        going = (state.time < until) & (state.time < pause) & ~state.level_reached & ~state.failed
         return going & (state.accepted < last_accepted) & (state.accepted + state.rejected < last_attempt)
 
     def attempt(state: State) -> State:

@@ -97,7 +97,7 @@ class Trajectory:
         with np.errstate(over="ignore"):  # a run that diverges may end at a loss beyond 1e308
             losses = np.exp(log_losses)
         return cls(
-            np.array(recorder.times), losses, log_losses, weights, np.array(recorder.energies),
+            recorder.times, losses, log_losses, weights, recorder.energies,
             network, dataset, settings, status, counts, seconds,
         )  # fmt: skip
 

@@ -4,8 +4,6 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from biasfree import files
 from biasfree.dynamics import Trajectory
 
@@ -30,12 +28,13 @@ STYLE: Any = {
 FORMATS = (".png", ".pdf", ".svg")
 
 
-def plot_loss(*trajectories: Trajectory, labels: list[str] | None = None) -> "Figure":
-    """Loss against flow time, one curve per trajectory; log₁₀ of it where it spans more than four decades.
+def plot_loss(*trajectories: Trajectory, labels: list[str] | None = None, log: bool | None = None) -> "Figure":
+    """Loss against flow time, one curve per trajectory.
 
     Args:
         *trajectories: at least one.
         labels: one per trajectory; by default each network's description.
+        log: show log₁₀ of the loss; by default on the loss clock only.
 
     Returns:
         A matplotlib Figure that belongs to no window: save it with ``savefig`` or show it in a notebook.
@@ -49,9 +48,7 @@ def plot_loss(*trajectories: Trajectory, labels: list[str] | None = None) -> "Fi
     if len(names) != len(trajectories):
         raise ValueError(f"labels must be one per trajectory, {len(trajectories)}, got {len(names)}.")
     clocks = {t.settings["clock"] for t in trajectories}
-    lowest = min(float(np.min(t.log_losses)) for t in trajectories)
-    highest = max(float(np.max(t.log_losses)) for t in trajectories)
-    decades = highest - max(lowest, -1e9) > 4 * math.log(10)
+    decades = "loss" in clocks if log is None else log
     with mpl.rc_context(STYLE):
         figure = Figure(layout="constrained")
         axes = figure.subplots()
