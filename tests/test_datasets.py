@@ -135,13 +135,20 @@ class TestFiles:
         (tmp_path / "d.csv").write_text("1, 2, 3\n4, 5, 6\n")
         data = datasets.load(tmp_path / "d.csv", target="2")
         np.testing.assert_array_equal(data.targets, [3, 6])
+        (tmp_path / "d.csv").write_text("\ufeff a , my y \n1,2\n", encoding="utf-8")
+        np.testing.assert_array_equal(datasets.load(tmp_path / "d.csv", target="my y").inputs, [[1]])
 
     @pytest.mark.parametrize(
         ("name", "content", "target", "sentence"),
         [
             ("missing.csv", None, "y", "no file at"),
             ("d.txt", "a,y\n1,2\n", "y", "must end in"),
-            ("d.csv", "", "y", "as CSV"),
+            ("d.csv", "", "y", "it is empty"),
+            ("d.csv", "a;b;y\n1;2;3\n", "y", "another separator"),
+            ("d.csv", "a,y,y\n1,2,3\n", "y", "more than one column named 'y'"),
+            ("d.csv", ",a,y\n0,1,2\n", "y", "column 1 of d.csv has no name"),
+            ("d.csv", "a,b,y\n1,2\n", "y", "3 column names but 2 entries"),
+            ("d.csv", "a,y\n1,2\n1,2,3\n", "y", "same number of entries"),
             ("d.csv", "a,y\n", "y", "no rows"),
             ("d.csv", "a,b\n1,2\n", "y", "no column 'y'"),
             ("d.csv", "a,b\n1,2\n", None, "Name the column to predict"),

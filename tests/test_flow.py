@@ -184,7 +184,18 @@ class TestEdges:
     def test_zero_weights_are_a_saddle_that_nothing_leaves(self) -> None:
         run = bf.gradient_flow(Network([np.zeros((4, 3)), np.zeros((1, 4))], 0.0), GAUSS, until=1e6)
         assert run.times[-1] == 1e6
+        assert run.balance_drift == 0
         assert not any(w.any() for w in run.final.weights)
+
+    def test_hopelessly_stiff_data_ends_soon_with_a_sentence(self) -> None:
+        data = bf.Dataset([[1e30, 2e30], [-1e30, 0.5e30]], [3e30, 2e30])
+        run = bf.gradient_flow(Network.init([2, 5, 1], 0.0, 1e-3, 0), data, until=1.0)
+        assert not run.status.complete
+        assert "rescale the data" in run.status.message
+
+    def test_the_card_says_when_a_run_is_poor(self) -> None:
+        poor = bf.gradient_flow(Network.init([3, 8, 1], 0.5, 0.1, 0), GAUSS, until=10, atol=1.0)
+        assert "poor: use a smaller rtol or atol" in str(poor)
 
     def test_numpy_seeds_are_recorded(self) -> None:
         network = Network.init([3, 4, 1], 0.0, 0.1, np.int64(7))
@@ -269,7 +280,11 @@ class TestDescent:
         ({"weight_decay": -0.1}, "weight_decay"),
         ({"clock": "wall"}, "unknown clock"),
         ({"clock": "loss"}, "logistic and exponential"),
+        ({"until": 10**400}, "until"),
+        ({"progress": 3}, "progress must be a function"),
         ({"save": 0}, "save"),
+        ({"save": True}, "save"),
+        ({"save": []}, "at least one of the times"),
         ({"save": [3.0, 1.0]}, "increasing times between 0 and 2"),
         ({"save": [0.0, 9.0]}, "increasing times between 0 and 2"),
         ({"stop": "converge"}, "Did you mean 'converged'"),
@@ -290,6 +305,7 @@ def test_bad_flow_arguments_get_a_sentence(options, sentence) -> None:
         ({"steps": 0}, "steps"),
         ({"steps": 1.5}, "steps"),
         ({"save": [0, 99]}, "increasing steps between 0 and 10"),
+        ({"save": [0.5]}, "whole steps"),
     ],
 )
 def test_bad_descent_arguments_get_a_sentence(options, sentence) -> None:
@@ -300,6 +316,10 @@ def test_bad_descent_arguments_get_a_sentence(options, sentence) -> None:
 
 
 def test_networks_that_do_not_fit_the_data() -> None:
+    with pytest.raises(ValueError, match=r"must be a biasfree\.Dataset, got tuple"):
+        bf.gradient_flow(Network.init([3, 4, 1], 0.0, 0.1, 0), (GAUSS.inputs, GAUSS.targets), until=1)
+    with pytest.raises(ValueError, match=r"must be a biasfree\.Network, got list"):
+        bf.gradient_flow([GAUSS.inputs], GAUSS, until=1)
     with pytest.raises(ValueError, match="inputs of dimension 2 but the data has 3"):
         bf.gradient_flow(Network.init([2, 4, 1], 0.0, 0.1, 0), GAUSS, until=1)
     with pytest.raises(ValueError, match="2 outputs but the data has 1"):

@@ -89,11 +89,11 @@ def numeric(array: Any, what: str) -> np.ndarray:
 
 
 def _number(value: Any, what: str) -> float:
-    if isinstance(value, (str, bytes)) or value is None:
+    if isinstance(value, (str, bytes, bool)) or value is None:
         raise ValueError(f"{what} must be a number, got {value!r}.")
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{what} must be a number, got {_shown(value)}.") from error
 
 

@@ -3,6 +3,7 @@
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,8 +62,9 @@ def _from_table(table: pd.DataFrame, target: str | None, source: Path, origin: d
         ask = " Name the column to predict with `target` (--target on the command line)." if target is None else ""
         shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
         raise ValueError(f"no column {wanted!r} in {source.name}.{ask} Its columns: {shown}.")
-    if columns.count(wanted) > 1:
-        raise ValueError(f"{source.name} has {columns.count(wanted)} columns named {wanted!r}; rename all but one.")
+    repeated = sorted({name for name in columns if columns.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{source.name} has more than one column named {repeated[0]!r}. Rename or remove all but one.")
     if len(columns) < 2:
         raise ValueError(f"{source.name} has no input column besides the target {wanted!r}.")
     if table.empty:
@@ -85,15 +87,35 @@ def _from_table(table: pd.DataFrame, target: str | None, source: Path, origin: d
 
 
 def _csv(source: Path) -> pd.DataFrame:
+    # Without pandas' own header, which would rename a repeated column instead of showing it.
+    options: dict[str, Any] = {"header": None, "skipinitialspace": True, "encoding": "utf-8-sig"}
     try:
-        table = pd.read_csv(source, skipinitialspace=True)
-        if not len(table.columns):
-            raise ValueError("it is empty")
-        if all(_is_number(name) for name in table.columns):
-            table = pd.read_csv(source, skipinitialspace=True, header=None)
+        first = pd.read_csv(source, nrows=1, dtype=str, **options)
+        names = [str(name).strip() for name in first.iloc[0].fillna("")]
+        headed = not all(_is_number(name) for name in names)
+        try:
+            table = pd.read_csv(source, skiprows=int(headed), **options)
+        except pd.errors.EmptyDataError:
+            table = pd.DataFrame(columns=range(len(names)))
+    except pd.errors.EmptyDataError as error:
+        raise ValueError(f"cannot read {source.name} as CSV: it is empty.") from error
     except (OSError, ValueError, pd.errors.ParserError) as error:
-        raise ValueError(f"cannot read {source.name} as CSV: {_first_line(error)}.") from error
-    return table.rename(columns=str)
+        raise ValueError(
+            f"cannot read {source.name} as CSV: it must be comma-separated text with the same number of entries in "
+            "each row."
+        ) from error
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise ValueError(f"{source.name} seems to use another separator than the comma. Save it comma-separated.")
+    if not headed:
+        return table.rename(columns=str)
+    if "" in names:
+        raise ValueError(
+            f"column {names.index('') + 1} of {source.name} has no name (a row index, or a comma too many?). "
+            "Name it or remove it."
+        )
+    if table.shape[1] != len(names):
+        raise ValueError(f"{source.name} has {len(names)} column names but {table.shape[1]} entries in a row.")
+    return table.set_axis(names, axis=1)
 
 
 def _parquet(source: Path) -> pd.DataFrame:
@@ -112,7 +134,7 @@ def _npz(source: Path) -> dict[str, np.ndarray]:
                 raise ValueError("it is not an archive of arrays")
             return {name: checks.numeric(archive[name], f"array {name!r}") for name in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:
-        raise ValueError(f"cannot read {source.name} as NPZ: {_first_line(error)}.") from error
+        raise ValueError(f"cannot read {source.name} as NPZ: it must be an archive of plain numeric arrays.") from error
 
 
 def _is_number(text: object) -> bool:

@@ -13,7 +13,7 @@ from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field
 from biasfree.dynamics._recorder import Recorder
-from biasfree.dynamics._settings import Progress, ProgressCallback, Status, save_points
+from biasfree.dynamics._settings import Progress, ProgressCallback, Status, check_callback, save_points
 from biasfree.dynamics._trajectory import Counts, Trajectory
 from biasfree.networks import Network
 
@@ -57,8 +57,11 @@ def gradient_descent(
     decay = checks.non_negative(weight_decay, "weight_decay")
     problem = _field.problem(network, dataset, loss, decay)
     kind = _field.Kind(loss, network.architecture)
+    check_callback(progress)
     points = save_points(min(_DEFAULT_SAVES, total) if save is None else save, total, "steps")
     assert points is not None
+    if isinstance(save, Iterable) and (points != np.round(points)).any():
+        raise ValueError("save must be whole steps for descent; a flow time t is step t/learning_rate.")
     settings = {
         "method": "descent", "loss": loss, "clock": "time", "until": rate * total, "steps": total,
         "learning_rate": rate, "weight_decay": decay,

@@ -36,6 +36,12 @@ class Problem(NamedTuple):
 
 def problem(network: Network, dataset: Dataset, loss: str, weight_decay: float) -> Problem:
     """Bring a network and a data set together, or raise ValueError when they do not fit."""
+    if not isinstance(network, Network):
+        raise ValueError(f"network must be a biasfree.Network, got {type(network).__name__}. Try Network.init(…).")
+    if not isinstance(dataset, Dataset):
+        raise ValueError(
+            f"dataset must be a biasfree.Dataset, got {type(dataset).__name__}. Try Dataset(inputs, targets)."
+        )
     if network.widths[0] != dataset.dim:
         raise ValueError(
             f"the network takes inputs of dimension {network.widths[0]} but the data has {dataset.dim}. "

@@ -12,13 +12,14 @@ from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field, _stepper
 from biasfree.dynamics._recorder import Recorder
-from biasfree.dynamics._settings import Progress, ProgressCallback, Status, Stop, save_points
+from biasfree.dynamics._settings import Progress, ProgressCallback, Status, Stop, check_callback, save_points
 from biasfree.dynamics._steady import Rest, find_rest
 from biasfree.dynamics._trajectory import Counts, Trajectory
 from biasfree.networks import Network
 
 METHODS = ("auto", *_stepper.SOLVERS)
 _SECONDS_PER_CALL = 0.3
+_PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
 
 
 def gradient_flow(
@@ -78,6 +79,7 @@ def gradient_flow(
         raise ValueError("until=inf needs a stop rule: a loss level or 'converged'.")
     decay = checks.non_negative(weight_decay, "weight_decay")
     problem = _field.problem(network, dataset, loss, decay)
+    check_callback(progress)
     if checks.one_of(clock, ("time", "loss"), "clock") == "loss" and loss == "square":
         raise ValueError("clock='loss' is for losses without a minimum, logistic and exponential; got 'square'.")
     kind = _field.Kind(loss, network.architecture, clock)
@@ -198,7 +200,14 @@ def _ended(state: _stepper.State, settings: dict[str, Any]) -> Status | None:
         return Status("loss level", f"the loss fell to the level asked for at {axis} = {time:.6g}.")
     if time >= until:
         return Status("reached", f"reached {axis} = {until:g}.")
-    if int(state.accepted) + int(state.rejected) >= settings["max_steps"]:
+    attempts = int(state.accepted) + int(state.rejected)
+    if attempts >= _PATIENCE and math.isfinite(until) and time < _HARDLY * until:
+        return Status(
+            "step limit",
+            f"stopped at {axis} = {time:.3g}: at this pace {axis} = {until:g} is out of reach. "
+            "The problem is too stiff; rescale the data, or ask for a shorter time.",
+        )
+    if attempts >= settings["max_steps"]:
         return Status(
             "step limit",
             f"stopped at {axis} = {time:.6g} after {settings['max_steps']} steps. "

@@ -88,15 +88,23 @@ def save_points(save: int | Iterable[float] | None, until: float, what: str) -> 
     """The times (or steps) to save at, 0 first: evenly spaced for a number, as given for a sequence."""
     if save is None:
         return None
-    if np.ndim(save) == 0:  # type: ignore[arg-type]
-        number = checks.count(save, "save", least=1)  # type: ignore[arg-type]
+    if not isinstance(save, Iterable):
+        number = checks.count(save, "save", least=1)
         if not math.isfinite(until):
             raise ValueError(f"save={number} {what} need a finite end; give the {what} themselves, or leave save out.")
         return np.linspace(0.0, until, number + 1)
-    points = checks.finite(checks.numeric(list(save), "save"), "save")  # type: ignore[arg-type]
-    if points.ndim != 1 or not points.size or (np.diff(points) <= 0).any() or points[0] < 0 or points[-1] > until:
+    points = checks.finite(checks.numeric(list(save), "save"), "save")
+    if not points.size:
+        raise ValueError(f"save must name at least one of the {what}, got none.")
+    if points.ndim != 1 or (np.diff(points) <= 0).any() or points[0] < 0 or points[-1] > until:
         raise ValueError(f"save must be increasing {what} between 0 and {until:g}, got {_brief(points)}.")
     return points
+
+
+def check_callback(progress: Any) -> None:
+    """Raise ValueError unless ``progress`` can be called."""
+    if progress is not None and not callable(progress):
+        raise ValueError(f"progress must be a function of a Progress, got {progress!r}.")
 
 
 def _brief(points: Any) -> str:

@@ -190,8 +190,8 @@ class Trajectory:
             if any(span and layer in (end - span, end) for end, span in enumerate(skips, 1)):
                 continue
             incoming, outgoing = (before**2).sum(axis=2), (after**2).sum(axis=1)
-            balance = incoming - outgoing
-            drifts.append(np.abs(balance - fade * balance[0]).max() / (incoming + outgoing).max())
+            balance, size = incoming - outgoing, (incoming + outgoing).max()
+            drifts.append(np.abs(balance - fade * balance[0]).max() / size if size > 0 else 0.0)
         return float(max(drifts)) if drifts else math.nan
 
     @functools.cached_property
@@ -281,12 +281,20 @@ class Trajectory:
             ),
             ("method", how),
             ("cost", f"{counts.evaluations} gradient evaluations, {self.wall_time:.2f} s"),
-            ("accuracy", f"balance drift {_gauge(self.balance_drift)}, energy gap {_gauge(self.energy_gap)}"),
+            ("accuracy", self._accuracy()),
             ("status", self.status.message),
         ]
         return "\n".join(["Trajectory", *(f"  {name:<9}{text}" for name, text in rows)])
 
     __repr__ = __str__
+
+    def _accuracy(self) -> str:
+        text = f"balance drift {_gauge(self.balance_drift)}, energy gap {_gauge(self.energy_gap)}"
+        if self.counts.chattered and self.energy_gap > 1e-3:
+            return f"{text} (while chattering, speeds across the boundary count in full)"
+        if self.settings["method"] != "descent" and max(self.balance_drift, self.energy_gap) > 1e-2:
+            return f"{text} — poor: use a smaller rtol or atol"
+        return text
 
 
 @functools.partial(jax.jit, static_argnames="kind")

@@ -331,8 +331,10 @@ class Network:
         """One line: widths and kind."""
         kind = "linear" if self.is_linear else "ReLU" if self.slope == 0 else f"leaky ReLU (slope {self.slope:g})"
         linear = sum(not r for r in self.rectified)
-        tail = f", {linear} hidden layers linear" if linear and not self.is_linear else ""
-        skips = f", {sum(map(bool, self.skips))} identity skips" if any(self.skips) else ""
+        layers = "layer" if linear == 1 else "layers"
+        tail = f", {linear} hidden {layers} linear" if linear and not self.is_linear else ""
+        count = sum(map(bool, self.skips))
+        skips = f", {count} identity {'skip' if count == 1 else 'skips'}" if count else ""
         return f"{'-'.join(map(str, self.widths))} {kind} network{tail}{skips}"
 
     __repr__ = __str__
