@@ -19,6 +19,7 @@ from biasfree.networks import Network
 
 METHODS = ("auto", *_stepper.SOLVERS)
 _SECONDS_PER_CALL = 0.3
+_REACH = 300  # steps that the closed form may stand for at first
 _PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
 
 
@@ -141,6 +142,7 @@ def _integrate(
     recorder = Recorder(weights, points, until - start)
     recorder.offer(start, weights, 0.0, keep=not recorder.asked)
     attempts_per_call, missing, next_look, looked = 4, recorder.steps_to_next, 0, 0
+    since, reach = None, _REACH
     status = None
     if float(control.initial_log_loss) <= settings["stop_log_loss"] > -math.inf:
         status = Status("loss level", "the loss was at the level asked for from the start.")
@@ -163,12 +165,19 @@ def _integrate(
                 missing = recorder.steps_to_next
             if status is None and kind.clock == "time" and int(state.accepted) >= next_look and _is_slow(state):
                 horizon = until - time if math.isfinite(until) else 10 * time
-                rest, products = find_rest(state.weights, horizon, settings["rtol"], problem, kind)
-                if rest is not None:
-                    status = _finish(recorder, rest, state, time + horizon, settings["stop_converged"])
+                # Over a long time flat directions are not yet known to be flat; at the end of a shorter one they are.
+                duration = min(horizon, reach * float(state.step))
+                rest, products = find_rest(state.weights, duration, settings["rtol"], problem, kind)
                 looked += products
-                # Soon at first, then every few hundred steps, so that looking stays a small part of the cost.
-                next_look = int(state.accepted) + min(1 + int(state.accepted) // 3, 300)
+                if rest is None:
+                    since, reach = None, _REACH
+                    # Soon at first, then every few hundred steps, so that looking stays a small part of the cost.
+                    next_look = int(state.accepted) + min(1 + int(state.accepted) // 3, 300)
+                elif duration == horizon:
+                    status = _finish(recorder, rest, state, time + horizon, since or time, settings["stop_converged"])
+                else:
+                    state = _jump(recorder, rest, state, duration, problem, control, static)
+                    since, reach = since or time, 100 * reach
             if progress is not None:
                 loss = float(jnp.exp(_field.compiled_log_loss(state.weights, problem, kind=kind)))
                 progress(Progress(time, until, int(state.accepted), loss))
@@ -222,17 +231,43 @@ def _is_slow(state: _stepper.State) -> bool:
     return reach <= 1e-2 * math.sqrt(float(_field.compiled_squared_norm(state.weights)))
 
 
-def _finish(recorder: Recorder, rest: Rest, state: _stepper.State, until: float, stop: bool) -> Status:
+def _finish(recorder: Recorder, rest: Rest, state: _stepper.State, until: float, since: float, stop: bool) -> Status:
     """Record the way to rest; a run asked to stop when converged jumps to its end."""
-    time, energy = float(state.time), float(state.energy)
-    recorder.offer(time, state.weights, energy, keep=not recorder.asked)
+    time = float(state.time)
     if stop:
+        energy = float(state.energy) + rest.energy(until - time)
+        recorder.offer(time, state.weights, float(state.energy), keep=not recorder.asked)
         recorder.offer(math.nextafter(time, math.inf), rest.weights(until - time), energy, keep=True)
         return Status("converged", f"converged at t = {time:.6g}; the last state is where the flow comes to rest.")
+    _record(recorder, rest, state, until)
+    return Status("reached", f"reached t = {until:g}; coming to rest, in closed form, from t = {since:.6g} on.")
+
+
+def _record(recorder: Recorder, rest: Rest, state: _stepper.State, until: float) -> None:
+    """Offer what is to be saved between here and ``until`` on the way to rest."""
+    time, energy = float(state.time), float(state.energy)
+    recorder.offer(time, state.weights, energy, keep=not recorder.asked)
     while (saved := min(recorder.next_time(until), recorder.pause)) < until:
-        recorder.offer(saved, rest.weights(saved - time), energy)
-    recorder.offer(until, rest.weights(until - time), energy, keep=not recorder.asked)
-    return Status("reached", f"reached t = {until:g}; coming to rest, in closed form, from t = {time:.6g} on.")
+        recorder.offer(saved, rest.weights(saved - time), energy + rest.energy(saved - time))
+    recorder.offer(until, rest.weights(until - time), energy + rest.energy(until - time), keep=not recorder.asked)
+
+
+def _jump(
+    recorder: Recorder,
+    rest: Rest,
+    state: _stepper.State,
+    duration: float,
+    problem: _field.Problem,
+    control: _stepper.Control,
+    static: dict[str, Any],
+) -> _stepper.State:
+    """The state ``duration`` later, by closed form."""
+    end = float(state.time) + duration
+    _record(recorder, rest, state, end)
+    fresh = _stepper.start(rest.weights(duration), problem, control, end, **static)
+    kept = ("step", "accepted", "rejected", "smallest", "caution", "chattered", "chatter_step")
+    energy = state.energy + rest.energy(duration)
+    return fresh._replace(energy=energy, **{name: getattr(state, name) for name in kept})
 
 
 def _with_chatter(status: Status, state: _stepper.State) -> Status:

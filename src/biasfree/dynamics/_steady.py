@@ -39,14 +39,23 @@ class Rest(NamedTuple):
 
     def move(self, duration: float) -> Float[np.ndarray, "size"]:
         """ΔW after ``duration``."""
-        exponent = np.clip(self.rates * duration, -50.0, None)
-        small = np.abs(exponent) < 1e-8
-        safe = np.where(small, 1.0, exponent)
-        return self.modes @ (self.velocity * duration * np.where(small, 1.0, -np.expm1(-safe) / safe))
+        return self.modes @ (self.velocity * _integral(self.rates, duration))
+
+    def energy(self, duration: float) -> float:
+        """∫‖Ẇ‖² over ``duration``."""
+        return float(np.sum(self.velocity**2 * _integral(2 * self.rates, duration)))
 
     def weights(self, duration: float) -> Weights:
         """The weights after ``duration``."""
         return self.unravel(jnp.asarray(self.start + self.move(duration)))
+
+
+def _integral(rates: np.ndarray, duration: float) -> np.ndarray:
+    """∫₀ᵀ e^{−θs} ds = (1 − e^{−θT})/θ."""
+    exponent = np.clip(rates * duration, -50.0, None)
+    small = np.abs(exponent) < 1e-8
+    safe = np.where(small, 1.0, exponent)
+    return duration * np.where(small, 1.0, -np.expm1(-safe) / safe)
 
 
 def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, kind: Kind) -> tuple[Rest | None, int]:
