@@ -103,12 +103,19 @@ class TestLimits:
         assert np.linalg.norm(pull) == pytest.approx(decay, rel=1e-5)
         assert np.abs(decay * second.T - first @ pull[:, None]).max() < 1e-6
 
+    @pytest.mark.parametrize("until", [123.456, 1e6 / 3])
+    def test_the_end_does_not_depend_on_how_long_it_is_waited_for(self, until) -> None:
+        run = bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.3, 0), GAUSS, until=until, save=[1.0, until / 3, until])
+        assert run.times.tolist() == [1.0, until / 3, until]
+        assert run.balance_drift < 1e-6
+        solution = np.linalg.solve(GAUSS.covariance, GAUSS.correlation)
+        np.testing.assert_allclose(run.final(np.eye(3)), solution, atol=1e-8)
+
     def test_closed_form_end_agrees_with_integrating_on(self) -> None:
         """The approach to rest by Lanczos against the solver, at times it did not save."""
         network = Network.init([3, 6, 1], 1.0, 0.3, 0)
         rested = bf.gradient_flow(network, GAUSS, until=200, rtol=1e-8, save=50)
         assert "coming to rest" in rested.status.message
-        # A loss level that is never met keeps the solver from knowing the horizon, not from being right.
         plain = [bf.gradient_flow(network, GAUSS, until=t, rtol=1e-10).final for t in (12.0, 20.0, 200.0)]
         for t, reference in zip((12.0, 20.0, 200.0), plain, strict=True):
             for one, two in zip(rested.at(t).weights, reference.weights, strict=True):
@@ -141,6 +148,10 @@ class TestStops:
         run = bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.3, 0), GAUSS, until=100, stop=0.3)
         assert run.status.name == "loss level"
         assert run.losses[-1] <= 0.3 < run.losses[-2]
+        low = 1.0001 * bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.3, 0), GAUSS, until=100).losses[-1]
+        late = bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.3, 0), GAUSS, until=1e5, stop=low)
+        assert late.status.name == "loss level"
+        assert late.losses[-1] == pytest.approx(low, rel=1e-3)
         again = bf.gradient_flow(run.final, GAUSS, until=100, stop=0.3)
         assert again.times.tolist() == [0.0]
 

@@ -143,6 +143,8 @@ def _integrate(
     recorder.offer(start, weights, 0.0, keep=not recorder.asked)
     attempts_per_call, missing, next_look, looked = 4, recorder.steps_to_next, 0, 0
     since, reach = None, _REACH
+    # A loss level must be seen when it is passed, not jumped over.
+    may_rest = kind.clock == "time" and (settings["stop_converged"] or settings["stop_log_loss"] == -math.inf)
     status = None
     if float(control.initial_log_loss) <= settings["stop_log_loss"] > -math.inf:
         status = Status("loss level", "the loss was at the level asked for from the start.")
@@ -163,8 +165,9 @@ def _integrate(
             recorder.offer(time, state.weights, float(state.energy), keep=own or early)
             if missing <= 0:
                 missing = recorder.steps_to_next
-            if status is None and kind.clock == "time" and int(state.accepted) >= next_look and _is_slow(state):
-                horizon = until - time if math.isfinite(until) else 10 * time
+            if status is None and may_rest and int(state.accepted) >= next_look and _is_slow(state):
+                end = until if math.isfinite(until) else 11 * time
+                horizon = end - time
                 # Over a long time flat directions are not yet known to be flat; at the end of a shorter one they are.
                 duration = min(horizon, reach * float(state.step))
                 rest, products = find_rest(state.weights, duration, settings["rtol"], problem, kind)
@@ -174,7 +177,7 @@ def _integrate(
                     # Soon at first, then every few hundred steps, so that looking stays a small part of the cost.
                     next_look = int(state.accepted) + min(1 + int(state.accepted) // 3, 300)
                 elif duration == horizon:
-                    status = _finish(recorder, rest, state, time + horizon, since or time, settings["stop_converged"])
+                    status = _finish(recorder, rest, state, end, since or time, settings["stop_converged"])
                 else:
                     state = _jump(recorder, rest, state, duration, problem, control, static)
                     since, reach = since or time, 100 * reach
