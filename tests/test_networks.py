@@ -43,7 +43,7 @@ def test_forward_is_the_definition(widths, rectified, skips, slope) -> None:
     expected = np.array([by_hand(network, x) for x in POINTS])
     np.testing.assert_allclose(network(POINTS), expected[:, 0] if widths[-1] == 1 else expected, atol=1e-14)
     np.testing.assert_allclose(network(POINTS[0]), expected[0, 0] if widths[-1] == 1 else expected[0], atol=1e-14)
-    assert network(POINTS.reshape(3, 3, 3)).shape == (3, 3) if widths[-1] == 1 else (3, 3, 2)
+    assert network(POINTS.reshape(3, 3, 3)).shape == ((3, 3) if widths[-1] == 1 else (3, 3, 2))
 
 
 @given(SLOPES, st.floats(1e-3, 1e3), st.integers(0, 99))

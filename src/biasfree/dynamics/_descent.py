@@ -13,11 +13,10 @@ from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field
 from biasfree.dynamics._recorder import Recorder
-from biasfree.dynamics._settings import Progress, ProgressCallback, Status, check_callback, save_points
+from biasfree.dynamics._settings import Progress, ProgressCallback, Status, check_callback, next_quota, save_points
 from biasfree.dynamics._trajectory import Counts, Trajectory
 from biasfree.networks import Network
 
-_SECONDS_PER_CALL = 0.3
 _DEFAULT_SAVES = 200
 
 
@@ -132,7 +131,7 @@ def _descend(
                 loss = float(jnp.exp(_field.compiled_log_loss(weights, problem, kind=kind)))
                 progress(Progress(step * rate, total * rate, step, loss))
             spent = clock_time.perf_counter() - began
-            quota = int(min(max(4, quota * min(4.0, _SECONDS_PER_CALL / max(spent, 1e-6))), 1_000_000))
+            quota = next_quota(quota, spent)
     except KeyboardInterrupt:
         recorder.offer(step * rate, weights, float(energy), keep=True)
         status = Status("interrupted", f"interrupted after {step} of {total} steps; all until then is kept.")

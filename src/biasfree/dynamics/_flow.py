@@ -12,13 +12,21 @@ from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field, _stepper
 from biasfree.dynamics._recorder import Recorder
-from biasfree.dynamics._settings import Progress, ProgressCallback, Status, Stop, check_callback, save_points
+from biasfree.dynamics._settings import (
+    Progress,
+    ProgressCallback,
+    Status,
+    Stop,
+    check_callback,
+    next_quota,
+    save_points,
+)
+from biasfree.dynamics._settings import axis as symbol
 from biasfree.dynamics._steady import Rest, find_rest
 from biasfree.dynamics._trajectory import Counts, Trajectory
 from biasfree.networks import Network
 
 METHODS = ("auto", *_stepper.SOLVERS)
-_SECONDS_PER_CALL = 0.3
 _REACH = 300  # steps that the closed form may stand for at first
 _PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
 
@@ -185,22 +193,17 @@ def _integrate(
                 loss = float(jnp.exp(_field.compiled_log_loss(state.weights, problem, kind=kind)))
                 progress(Progress(time, until, int(state.accepted), loss))
             spent = clock_time.perf_counter() - began
-            attempts_per_call = _next_quota(attempts_per_call, spent)
+            attempts_per_call = next_quota(attempts_per_call, spent)
     except KeyboardInterrupt:
         recorder.offer(float(state.time), state.weights, float(state.energy), keep=True)
         status = Status(
-            "interrupted", f"interrupted at {_axis(kind)} = {float(state.time):.6g}; all until then is kept."
+            "interrupted", f"interrupted at {symbol(kind.clock)} = {float(state.time):.6g}; all until then is kept."
         )
     return recorder, _counts(state, method, looked), _with_chatter(status, state)
 
 
-def _next_quota(quota: int, seconds: float) -> int:
-    """Attempts for the next call, so that one lasts about a third of a second."""
-    return int(min(max(4, quota * min(2.0, _SECONDS_PER_CALL / max(seconds, 1e-6))), 100_000))
-
-
 def _ended(state: _stepper.State, settings: dict[str, Any]) -> Status | None:
-    axis = "t" if settings["clock"] == "time" else "s"
+    axis = symbol(settings["clock"])
     time, until = float(state.time), settings["until"]
     if bool(state.failed):
         return Status(
@@ -318,7 +321,3 @@ def _default_atol(network: Network, rtol: float) -> float:
     """Far below the weights: they may be 1e-8 small and must still be right in proportion."""
     size = math.sqrt(float(_field.squared_norm(network.weights)) / sum(w.size for w in network.weights))
     return max(1e-6 * rtol * size, 1e-300)
-
-
-def _axis(kind: _field.Kind) -> str:
-    return "t" if kind.clock == "time" else "s"

@@ -9,6 +9,8 @@ import numpy as np
 
 from biasfree import checks
 
+_SECONDS_PER_CALL = 0.3
+
 
 @dataclass(frozen=True)
 class Stop:
@@ -105,6 +107,16 @@ def check_callback(progress: Any) -> None:
     """Raise ValueError unless ``progress`` can be called."""
     if progress is not None and not callable(progress):
         raise ValueError(f"progress must be a function of a Progress, got {progress!r}.")
+
+
+def next_quota(quota: int, seconds: float) -> int:
+    """Steps for the next compiled call, so that one lasts about a third of a second."""
+    return int(min(max(4, quota * min(4.0, _SECONDS_PER_CALL / max(seconds, 1e-6))), 100_000))
+
+
+def axis(clock: str) -> str:
+    """The symbol of time: t, or s on the loss clock."""
+    return "t" if clock == "time" else "s"
 
 
 def _brief(points: Any) -> str:

@@ -17,7 +17,7 @@ from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field
 from biasfree.dynamics._recorder import Recorder
-from biasfree.dynamics._settings import Status
+from biasfree.dynamics._settings import Status, axis
 from biasfree.networks import Network
 from biasfree.provenance import environment
 
@@ -259,7 +259,6 @@ class Trajectory:
     def __str__(self) -> str:
         """A card: what ran, how it was integrated, how accurate it is, how it ended."""
         settings, counts = self.settings, self.counts
-        axis = "t" if settings["clock"] == "time" else "s"
         if settings["method"] == "descent":
             how = f"gradient descent at rate {settings['learning_rate']:g}, {counts.accepted} steps"
         else:
@@ -268,6 +267,7 @@ class Trajectory:
                 f"{counts.accepted} steps accepted, {counts.rejected} rejected, {counts.chattered} chattering"
             )
         decay = f", weight decay {settings['weight_decay']:g}" if settings["weight_decay"] else ""
+        span = f"{axis(settings['clock'])} = {self.times[0]:g} … {self.times[-1]:g}"
         megabytes = sum(layer.nbytes for layer in self.weights) / 1e6
         seeds = f"network {_seed(self.template.origin)}, data {_seed(self.dataset.origin)}"
         rows = [
@@ -275,10 +275,7 @@ class Trajectory:
             ("data", str(self.dataset)),
             ("seeds", seeds),
             ("loss", f"{settings['loss']}{decay}: {_level(self, 0)} → {_level(self, -1)}"),
-            (
-                "time",
-                f"{axis} = {self.times[0]:g} … {self.times[-1]:g}, {len(self.times)} saved ({megabytes:.1f} MB)",
-            ),
+            ("time", f"{span}, {len(self.times)} saved ({megabytes:.1f} MB)"),
             ("method", how),
             ("cost", f"{counts.evaluations} gradient evaluations, {self.wall_time:.2f} s"),
             ("accuracy", self._accuracy()),
