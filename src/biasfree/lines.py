@@ -1,0 +1,122 @@
+"""Lines and rays through the origin: what a network without biases can tell apart.
+
+Two vectors that differ by a factor share a switching surface and, up to that factor, every response. Samples and
+rows of
+W₁ are therefore grouped by line: x_i = t_i d_l with d_l the unit direction of line l and t_i of either sign.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from biasfree import checks
+
+# Beyond the rounding of a normalisation, far below any distance data or weights are given to.
+TOLERANCE = 1e-12
+_PROJECTIONS = 3
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Vectors x_i = t_i d_l grouped by line.
+
+    Attributes:
+        directions: unit vectors d_l, shape (lines, dim); the entry of largest size is positive.
+        member: the line of each vector, −1 for a zero vector; shape (vectors,).
+        position: t_i, signed; shape (vectors,).
+    """
+
+    directions: Float[np.ndarray, "lines dim"]
+    member: Int[np.ndarray, "vectors"]
+    position: Float[np.ndarray, "vectors"]
+
+    def __len__(self) -> int:
+        """Number of distinct lines."""
+        return len(self.directions)
+
+    def total(self, values: Float[np.ndarray, "vectors ..."]) -> Float[np.ndarray, "lines ..."]:
+        """Sum of ``values`` over the vectors of each line; vectors at the origin are left out."""
+        off_origin = self.member >= 0
+        totals = np.zeros((len(self), *values.shape[1:]))
+        np.add.at(totals, self.member[off_origin], values[off_origin])
+        return totals
+
+
+def lines(vectors: Float[Any, "vectors dim"], tolerance: float = TOLERANCE) -> Lines:
+    """Group vectors by their line through the origin, in O(vectors · log(vectors)).
+
+    Args:
+        vectors: shape (vectors, dim), of any scale: 1e-150 and 1e100 may stand side by side.
+        tolerance: directions closer than this (as unit vectors, up to sign) count as one line.
+
+    >>> grouped = lines([[3.0, 4.0], [-6.0, -8.0], [0.0, 1.0]])
+    >>> len(grouped), grouped.member
+    (2, array([0, 0, 1]))
+    >>> grouped.position
+    array([  5., -10.,   1.])
+    """
+    vectors = checks.numeric(vectors, "vectors")
+    # Divided by its largest entry first, so that squares neither overflow nor underflow.
+    size = np.abs(vectors).max(axis=1, initial=0.0)
+    off_origin = np.flatnonzero(size)
+    scaled = vectors[off_origin] / size[off_origin, None]
+    length = np.linalg.norm(scaled, axis=1)
+    member, side, first = up_to_sign(scaled / length[:, None], tolerance)
+    directions = scaled[first] / length[first, None]
+    flip = np.where(np.take_along_axis(directions, _leading(directions)[:, None], 1)[:, 0] < 0, -1.0, 1.0)
+
+    members = np.full(len(vectors), -1)
+    members[off_origin] = member
+    position = np.zeros(len(vectors))
+    position[off_origin] = side * flip[member] * length * size[off_origin]
+    return Lines(directions * flip[:, None], members, position)
+
+
+def up_to_sign(
+    points: Float[np.ndarray, "points dim"], tolerance: float
+) -> tuple[Int[np.ndarray, "points"], Float[np.ndarray, "points"], Int[np.ndarray, "groups"]]:
+    """Group points that are equal up to sign, within ``tolerance``; no object of points × points is formed.
+
+    The sizes |gᵀx| of projections on a few fixed random g agree for ±x. Sorted by them, points whose keys leave no
+    gap above the tolerance are candidates; each is then compared to the first of its group.
+
+    Returns:
+        For each point its group and its sign relative to the group's first point; for each group that first point.
+    """
+    count, dim = points.shape
+    # The grouping does not depend on these draws, only its speed does.
+    probes = np.random.default_rng(0).normal(size=(_PROJECTIONS, dim))
+    probes /= np.linalg.norm(probes, axis=1, keepdims=True)
+    candidate = np.zeros(count, dtype=int)
+    for probe in probes:
+        key = np.abs(points @ probe)
+        order = np.lexsort((key, candidate))
+        fresh = (np.diff(candidate[order], prepend=-1) != 0) | (np.diff(key[order], prepend=-np.inf) > tolerance)
+        candidate[order] = np.cumsum(fresh) - 1
+
+    group, side = np.full(count, -1), np.ones(count)
+    firsts: list[np.ndarray] = []
+    pending, found = np.arange(count), 0
+    while pending.size:
+        # The first pending point of every candidate group stands for it; what does not match waits for the next round.
+        _, leader, belongs = np.unique(candidate[pending], return_index=True, return_inverse=True)
+        reference = points[pending[leader[belongs]]]
+        here = points[pending]
+        sign = np.where(np.einsum("pd,pd->p", here, reference) < 0, -1.0, 1.0)
+        near = np.linalg.norm(here - sign[:, None] * reference, axis=1) <= tolerance
+        group[pending[near]], side[pending[near]] = found + belongs[near], sign[near]
+        firsts.append(pending[leader])
+        found += len(leader)
+        pending = pending[~near]
+    first = np.concatenate(firsts) if firsts else np.zeros(0, dtype=int)
+    # Groups in the order in which they first appear.
+    rank = np.argsort(np.argsort(first))
+    return rank[group], side, np.sort(first)
+
+
+def _leading(directions: Float[np.ndarray, "lines dim"]) -> Int[np.ndarray, "lines"]:
+    """Index of the entry of largest size, the first of those that tie."""
+    sizes = np.abs(directions)
+    return np.argmax(sizes >= sizes.max(axis=1, keepdims=True, initial=0.0) - TOLERANCE, axis=1)

@@ -1,0 +1,30 @@
+"""The losses at single samples in NumPy, for the theory's own small solvers; ``biasfree.losses`` is the flow's."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+
+def value(loss: str, outputs: Any, targets: Any) -> Any:
+    """ℓ(f, y) at each sample; margins of ±inf are allowed."""
+    if loss == "square":
+        return 0.5 * (targets - outputs) ** 2
+    with np.errstate(over="ignore"):
+        return np.logaddexp(0.0, -targets * outputs) if loss == "logistic" else np.exp(-targets * outputs)
+
+
+def residual(loss: str, outputs: Any, targets: Any) -> Any:
+    """−∂ℓ/∂f at each sample."""
+    if loss == "square":
+        return targets - outputs
+    with np.errstate(over="ignore"):
+        return targets * (expit(-targets * outputs) if loss == "logistic" else np.exp(-targets * outputs))
+
+
+def curvature(loss: str, outputs: Any, targets: Any) -> Any:
+    """∂²ℓ/∂f² at each sample, for labels ±1."""
+    if loss == "square":
+        return np.ones_like(outputs)
+    size = np.abs(residual(loss, outputs, targets))
+    return size * expit(targets * outputs) if loss == "logistic" else size
