@@ -15,7 +15,7 @@ else:
     os.environ["JAX_ENABLE_X64"] = "1"
 
 if TYPE_CHECKING:
-    from biasfree import datasets, losses, networks, report
+    from biasfree import datasets, losses, measure, networks, report, theory
     from biasfree.datasets import Dataset
     from biasfree.dynamics import (
         DescentGap,
@@ -39,7 +39,7 @@ _HOME = {
     "gradient_descent": "biasfree.dynamics",
     "gradient_flow": "biasfree.dynamics",
 }
-_MODULES = ("datasets", "dynamics", "losses", "networks", "report")
+_MODULES = ("datasets", "dynamics", "losses", "measure", "networks", "report", "theory")
 
 __all__ = [
     "Dataset",
@@ -52,8 +52,10 @@ __all__ = [
     "gradient_descent",
     "gradient_flow",
     "losses",
+    "measure",
     "networks",
     "report",
+    "theory",
 ]
 
 

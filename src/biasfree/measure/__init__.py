@@ -1,0 +1,45 @@
+"""What is observed on weights and trajectories: linearity, rank, alignment, balance, neurons."""
+
+from biasfree.measure._early import EarlyPhase, early_phase
+from biasfree.measure._equivalence import Assumption4, EquivalenceErrors, assumption_4, equivalence_errors
+from biasfree.measure._invariants import (
+    Invariant,
+    active_block_balance,
+    branch_balance,
+    matrix_balance,
+    neuron_balance,
+    same_pattern_balance,
+    stream_balance,
+)
+from biasfree.measure._linearity import Linearity, linearity
+from biasfree.measure._low_rank_fit import LowRankFit, fit_eq_39, fit_eq_40
+from biasfree.measure._neurons import LayerNeurons, Neurons, neurons
+from biasfree.measure._structure import Spectrum, Structure, spectrum, structure
+
+__all__ = [
+    "Assumption4",
+    "EarlyPhase",
+    "EquivalenceErrors",
+    "Invariant",
+    "LayerNeurons",
+    "Linearity",
+    "LowRankFit",
+    "Neurons",
+    "Spectrum",
+    "Structure",
+    "active_block_balance",
+    "assumption_4",
+    "branch_balance",
+    "early_phase",
+    "equivalence_errors",
+    "fit_eq_39",
+    "fit_eq_40",
+    "linearity",
+    "matrix_balance",
+    "neuron_balance",
+    "neurons",
+    "same_pattern_balance",
+    "spectrum",
+    "stream_balance",
+    "structure",
+]

@@ -1,0 +1,140 @@
+"""The early phase without Condition 3: every neuron's own piecewise-linear flow, solved exactly.
+
+While the output is negligible the neurons do not see each other. With the samples grouped by line, x_i = t_i d_l, and
+k_l = κ⟨|t_i|y_i⟩ over a line's samples, a neuron (w, w₂) obeys
+
+    ẇ = w₂c,  ẇ₂ = cᵀw,    c = κaβ + b Σ_l ς_l k_l d_l,    ς_l = sgn(wᵀd_l).
+
+**Between switches** c is constant, and with ρ = ‖c‖, c̄ = c/ρ, A = (c̄ᵀw + w₂)/2, B = (c̄ᵀw − w₂)/2, E = e^{ρt}
+
+    w = w⊥ + c̄(AE + B/E),  w₂ = AE − B/E.
+
+Switching times and sliding are in ``_switching``. Each neuron's size is kept as a logarithm: starts of 1e-300 and
+growth by e^{1000} are alike.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from biasfree import checks
+from biasfree.datasets import Dataset
+from biasfree.lines import Lines, lines
+from biasfree.networks import Network
+from biasfree.theory._early import initial_pull, two_layers
+from biasfree.theory._switching import ROUNDING, Runner, Segments, Switches, advanced, modes
+
+
+@dataclass(frozen=True)
+class EarlyFlow:
+    """Every neuron's early flow, exact between and at its switches; see ``early_flow``.
+
+    Attributes:
+        directions: the lines whose crossing changes anything, shape (lines, dim).
+        switches: the table of events.
+        limit_direction: where each neuron's w ends up pointing if the phase lasts, shape (width, dim).
+        limit_sign: the sign of w₂ there.
+        rate: each neuron's final rate of growth ‖c‖, 0 for neurons that come to rest, negative for those that shrink.
+        log_amplitude: ln of the size |w₂| ≈ ‖w‖ that, grown at ``rate`` from t = 0, gives the neuron's late size.
+        sliding: for each neuron, the lines (columns) it finally slides on, shape (width, lines).
+        network: the start.
+    """
+
+    directions: Float[np.ndarray, "lines dim"]
+    switches: Switches
+    limit_direction: Float[np.ndarray, "width dim"]
+    limit_sign: Float[np.ndarray, "width"]
+    rate: Float[np.ndarray, "width"]
+    log_amplitude: Float[np.ndarray, "width"]
+    sliding: np.ndarray
+    network: Network
+    _segments: Segments
+
+    def at(self, time: float) -> Network:
+        """The network at a flow time, as long as its output is negligible."""
+        t = checks.non_negative(time, "time")
+        here = self._segments.last_before(t, self.network.widths[1])
+        s = self._segments
+        first, second, log_size = advanced(s.first[here], s.second[here], s.pull[here], t - s.begin[here])
+        size = np.exp(s.log_size[here] + log_size)
+        return self.network.with_weights([size[:, None] * first, (size * second)[None]])
+
+    def __str__(self) -> str:
+        """Counts of what happened."""
+        kinds, counts = np.unique(self.switches.kinds, return_counts=True)
+        what = ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True)) or "no switches"
+        growing = int(np.sum(self.rate > 0))
+        return f"early flow of {self.network}: {what}; {growing} neurons grow in the end"
+
+
+def early_flow(
+    network: Network,
+    dataset: Dataset,
+    loss: str = "square",
+    until: float = np.inf,
+    progress: Callable[[float], None] | None = None,
+) -> EarlyFlow:
+    """The early phase of a two-layer network on any data, in closed form with exact switching times.
+
+    Holds while the output is negligible beside the targets, that is until about ``escape_time``. Condition 3 is not
+    needed: on symmetric data no line matters and this is Eq. 23.
+
+    Args:
+        network: two layers, one output, any slope and scale.
+        dataset: scalar targets.
+        loss: "square", "logistic" or "exponential".
+        until: leave out switches after this flow time; by default all are found, and there are finitely many.
+        progress: called with the share of neurons that are done.
+
+    Raises:
+        ValueError: another depth, several outputs, dimensions that do not match.
+
+    >>> from biasfree import datasets
+    >>> flow = early_flow(Network.init([2, 60, 1], slope=0.0, scale=1e-6, seed=0), datasets.xor())
+    >>> sorted({round(float(r), 12) for r in flow.rate})
+    [0.25, 0.5, 0.75, 1.0]
+    """
+    first, second, a = two_layers(network, dataset)
+    grouped = lines(dataset.inputs)
+    strength, kept = _line_strengths(grouped, dataset, initial_pull(loss))
+    drift = initial_pull(loss) * a * np.asarray(dataset.correlation)
+    runner = Runner(grouped.directions[kept], (1 - a) * strength[kept], drift, first, second)
+    while runner.advance(until):
+        if progress is not None:
+            progress(1 - runner.open.mean())
+    return _result(runner, network)
+
+
+def _result(runner: Runner, network: Network) -> EarlyFlow:
+    """What the last stretch of every neuron tends to."""
+    rate, unit, up, _, across = modes(runner.first, runner.second, runner.pull)
+    growing, turning = up != 0, np.linalg.norm(across, axis=1) > ROUNDING
+    # Without a growing mode w tends to what lies across c; with neither, it shrinks along itself.
+    direction = np.where(
+        growing[:, None], np.sign(up)[:, None] * unit, np.where(turning[:, None], across, runner.first)
+    )
+    length = np.linalg.norm(direction, axis=1, keepdims=True)
+    amplitude = np.where(growing, np.abs(up), np.maximum(np.abs(runner.second), length[:, 0]))
+    final_rate = np.where(growing, rate, np.where(turning, 0.0, -rate))
+    with np.errstate(divide="ignore"):
+        log_amplitude = np.log(amplitude) + runner.log_size - final_rate * runner.time
+    return EarlyFlow(
+        runner.directions,
+        runner.switches(),
+        direction / np.where(length > 0, length, 1.0),
+        np.where(growing, np.sign(up), np.sign(runner.second)),
+        final_rate,
+        log_amplitude,
+        runner.sliding.copy(),
+        network,
+        runner.segments(),
+    )
+
+
+def _line_strengths(grouped: Lines, dataset: Dataset, pull: float) -> tuple[np.ndarray, np.ndarray]:
+    """k_l = κ⟨|t|y⟩ per line, and the lines where it is more than a cancellation's rounding."""
+    terms = pull * np.abs(grouped.position) * dataset.targets / dataset.samples
+    strength, mass = grouped.total(terms), grouped.total(np.abs(terms))
+    return strength, np.flatnonzero(np.abs(strength) > 100 * ROUNDING * mass)

@@ -1,0 +1,115 @@
+"""Where neurons gather in the early phase: the extremal directions of G(r) = ⟨yσ(rᵀx)⟩ on the sphere.
+
+A balanced neuron's direction r climbs G if w₂ > 0 and descends it if w₂ < 0; it ends at a maximum or minimum, in the
+smooth part of G (r = ±c̄) or on a kink, and grows at the rate |G(r)| there. One pair ±β̄ means one linear network;
+several directions mean that the network acts as several linear networks, each learned at a time of its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from biasfree import checks
+from biasfree.datasets import Dataset
+from biasfree.lines import up_to_sign
+from biasfree.networks import Network
+from biasfree.theory._early import escape_time
+from biasfree.theory._early_flow import EarlyFlow, early_flow
+
+# Limits are exact up to rounding; two that differ by more are different.
+_SAME = 1e-7
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """One gathering direction.
+
+    Attributes:
+        direction: r, a unit vector.
+        sign: the sign of w₂ of the neurons that gather there.
+        rate: at which they grow, |G(r)| (times ½ for the logistic loss).
+        basin: the share of all neurons that end here.
+        neurons: which ones.
+        on_kink: whether they slide on an activation boundary there.
+    """
+
+    direction: Float[np.ndarray, "dim"]
+    sign: int
+    rate: float
+    basin: float
+    neurons: Int[np.ndarray, "members"]
+    on_kink: bool
+
+    def escape_time(self, init_scale: float) -> float:
+        """ln(1/γ)/rate: about when this group has grown to order one from weights of size γ."""
+        return escape_time(init_scale, self.rate)
+
+    def __str__(self) -> str:
+        """Direction, rate and basin."""
+        shown = ", ".join(f"{x:.3g}" for x in self.direction[:6]) + (", …" if len(self.direction) > 6 else "")
+        sign, kind = ">" if self.sign > 0 else "<", "a kink" if self.on_kink else "smooth"
+        return f"w₂ {sign} 0 → ({shown}), rate {self.rate:.4g}, {self.basin:.0%} of neurons, {kind}"
+
+
+def gather(flow: EarlyFlow) -> tuple[Gathering, ...]:
+    """The gathering directions of a network's own neurons, the fastest first; neurons that do not grow are left out.
+
+    Args:
+        flow: of ``early_flow``, without ``until``.
+
+    >>> from biasfree import datasets
+    >>> groups = gather(early_flow(Network.init([2, 60, 1], slope=0.0, scale=1e-6, seed=0), datasets.xor()))
+    >>> [(g.direction.round().astype(int).tolist(), g.sign) for g in groups]
+    [([-1, 0], -1), ([0, -1], 1), ([1, 0], -1), ([0, 1], 1)]
+    """
+    growing = np.flatnonzero(flow.rate > 0)
+    line, side, _ = up_to_sign(flow.limit_direction[growing], _SAME)
+    keys = np.column_stack([line, side > 0, flow.limit_sign[growing] > 0])
+    _, group = np.unique(keys, axis=0, return_inverse=True)
+    found = []
+    for which in range(group.max(initial=-1) + 1):
+        members = growing[group.ravel() == which]
+        first = members[0]
+        found.append(
+            Gathering(
+                flow.limit_direction[first],
+                int(flow.limit_sign[first]),
+                float(flow.rate[first]),
+                len(members) / len(flow.rate),
+                members,
+                bool(flow.sliding[first].any()),
+            )
+        )
+    return tuple(sorted(found, key=lambda g: (-g.rate, -g.basin)))
+
+
+def gathering_directions(
+    dataset: Dataset, slope: float = 0.0, loss: str = "square", samples: int = 1000, seed: int = 0
+) -> tuple[Gathering, ...]:
+    """The extremal directions of G(r) = ⟨yσ(rᵀx)⟩ that random neurons find, with growth rates and basins.
+
+    Neurons are drawn as in Appendix G and followed exactly to their limits; basins are shares of these draws.
+
+    Args:
+        dataset: scalar targets.
+        slope: α in [0, 1].
+        loss: "square", "logistic" or "exponential"; the logistic loss halves the rates.
+        samples: number of random neurons; a direction with a basin smaller than a few of them may be missed.
+        seed: whole number.
+
+    Returns:
+        The directions, the fastest first.
+
+    Raises:
+        ValueError: several outputs, a slope outside [0, 1].
+
+    >>> from biasfree import datasets
+    >>> for g in gathering_directions(datasets.orthogonal_pair(), samples=200):
+    ...     print(g.direction.round(4), g.sign, round(g.rate, 4))
+    [0.8944 0.4472] 1 1.118
+    [-0.4472  0.8944] -1 0.559
+    """
+    width = checks.count(samples, "samples")
+    network = Network.init([dataset.dim, width, 1], slope, scale=1.0, seed=checks.count(seed, "seed", least=0))
+    return gather(early_flow(network, dataset, loss))
