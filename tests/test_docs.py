@@ -35,3 +35,15 @@ def test_commands_and_links_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make ([a-z-]+)", text):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_functions_named_in_the_theory_page_exist() -> None:
+    import biasfree
+
+    table = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8").split("# What is new")[0]
+    names = re.findall(r"`((?:measure\.)?[a-z_0-9]+)(?:\(|`)", table)
+    assert len(names) > 40
+    for name in names:
+        home = biasfree.measure if name.startswith("measure.") else biasfree.theory
+        # `is_linear` and the like are attributes of a result, named beside the function that gives it.
+        assert hasattr(home, name.removeprefix("measure.")) or hasattr(biasfree.theory.ParityForm, name), name

@@ -156,3 +156,12 @@ def test_the_same_seed_gives_the_same_bytes(flow) -> None:
     again = bf.gradient_flow(Network.init([3, 6, 1], 0.4, 0.3, 11), DATA, **FLOW)
     for one, two in zip(again.weights, flow.weights, strict=True):
         assert one.tobytes() == two.tobytes()
+
+
+def test_predictions_are_laid_over_a_loss_plot() -> None:
+    run = bf.gradient_flow(bf.Network.init([2, 10, 1], 1.0, 0.1, seed=0), bf.datasets.xor(), until=2.0, save=4)
+    figure = bf.report.plot_loss(run, predicted={"theory": (run.times, run.losses)})
+    measured, predicted = figure.axes[0].lines
+    assert predicted.get_linestyle() == "--"
+    assert predicted.get_ydata().tolist() == measured.get_ydata().tolist()
+    assert [t.get_text() for t in figure.axes[0].get_legend().get_texts()] == ["2-10-1 linear network", "theory"]

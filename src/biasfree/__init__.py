@@ -15,7 +15,7 @@ else:
     os.environ["JAX_ENABLE_X64"] = "1"
 
 if TYPE_CHECKING:
-    from biasfree import datasets, losses, measure, networks, report, theory
+    from biasfree import datasets, losses, measure, networks, report, studies, theory
     from biasfree.datasets import Dataset
     from biasfree.dynamics import (
         DescentGap,
@@ -39,7 +39,7 @@ _HOME = {
     "gradient_descent": "biasfree.dynamics",
     "gradient_flow": "biasfree.dynamics",
 }
-_MODULES = ("datasets", "dynamics", "losses", "measure", "networks", "report", "theory")
+_MODULES = ("datasets", "dynamics", "losses", "measure", "networks", "report", "studies", "theory")
 
 __all__ = [
     "Dataset",
@@ -55,6 +55,7 @@ __all__ = [
     "measure",
     "networks",
     "report",
+    "studies",
     "theory",
 ]
 

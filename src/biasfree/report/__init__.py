@@ -1,6 +1,19 @@
-"""What is shown to a person: plots and progress."""
+"""What is shown to a person: plots, progress, and the executable paper's page."""
 
+from biasfree.report._outcomes import Outcome, Request, write_json
+from biasfree.report._page import write_page
 from biasfree.report._plots import plot_loss, save_figure
 from biasfree.report._progress import progress_bar
+from biasfree.report._reproduce import StudyError, reproduce
 
-__all__ = ["plot_loss", "progress_bar", "save_figure"]
+__all__ = [
+    "Outcome",
+    "Request",
+    "StudyError",
+    "plot_loss",
+    "progress_bar",
+    "reproduce",
+    "save_figure",
+    "write_json",
+    "write_page",
+]

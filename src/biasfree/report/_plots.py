@@ -2,7 +2,10 @@
 
 import math
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from biasfree import files
 from biasfree.dynamics import Trajectory
@@ -26,15 +29,22 @@ STYLE: Any = {
     "pdf.fonttype": 42,
 }
 FORMATS = (".png", ".pdf", ".svg")
+_DASHES = ("--", ":", "-.")
 
 
-def plot_loss(*trajectories: Trajectory, labels: list[str] | None = None, log: bool | None = None) -> "Figure":
-    """Loss against flow time, one curve per trajectory.
+def plot_loss(
+    *trajectories: Trajectory,
+    labels: list[str] | None = None,
+    log: bool | None = None,
+    predicted: Mapping[str, tuple[Any, Any]] | None = None,
+) -> "Figure":
+    """Loss against flow time, one curve per trajectory, with predicted curves laid over them.
 
     Args:
         *trajectories: at least one.
         labels: one per trajectory; by default each network's description.
         log: show log₁₀ of the loss; by default on the loss clock only.
+        predicted: name → (times, losses) of curves that theory gives, drawn dashed.
 
     Returns:
         A matplotlib Figure that belongs to no window: save it with ``savefig`` or show it in a notebook.
@@ -55,13 +65,17 @@ def plot_loss(*trajectories: Trajectory, labels: list[str] | None = None, log: b
         for i, trajectory in enumerate(trajectories):
             height = trajectory.log_losses / math.log(10) if decades else trajectory.losses
             axes.plot(trajectory.times, height, color=COLOURS[i % len(COLOURS)], label=names[i])
+        for i, (name, (times, values)) in enumerate((predicted or {}).items()):
+            with np.errstate(divide="ignore"):
+                height = np.log10(values) if decades else np.asarray(values)
+            axes.plot(times, height, color="black", linestyle=_DASHES[i % len(_DASHES)], linewidth=1.0, label=name)
         axes.set_xlabel("flow time $t$" if clocks == {"time"} else "loss-normalised time $s$")
         loss = " / ".join(sorted({t.settings["loss"] for t in trajectories}))
         axes.set_ylabel(f"log$_{{10}}$ {loss} loss" if decades else f"{loss} loss")
         axes.set_xlim(0, max(t.times[-1] for t in trajectories))
         if not decades:
             axes.set_ylim(bottom=0)
-        if len(trajectories) > 1:
+        if len(trajectories) > 1 or predicted:
             axes.legend()
         else:
             axes.set_title(f"{trajectories[0].dataset.name}, {names[0]}", fontsize=8)

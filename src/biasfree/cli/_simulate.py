@@ -1,7 +1,5 @@
-"""The command line: parse, call, print. Heavy imports wait until a command runs."""
+"""``biasfree simulate``: train a network and tell how it went."""
 
-import os
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,14 +8,6 @@ import typer
 
 if TYPE_CHECKING:
     from biasfree.datasets import Dataset
-
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    help="When is a bias-free ReLU network effectively a linear network?",
-)
 
 
 class Loss(StrEnum):
@@ -35,24 +25,6 @@ class Clock(StrEnum):
     loss = "loss"
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        from biasfree import __version__
-
-        typer.echo(f"biasfree {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def biasfree(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
-    """When is a bias-free ReLU network effectively a linear network?"""
-
-
-@app.command()
 def simulate(
     data: Annotated[str, typer.Option(help="A built-in data set (try six-points), or a CSV, NPZ or Parquet file.")],
     until: Annotated[float, typer.Option(help="Flow time to reach; s on the loss clock.")],
@@ -136,16 +108,3 @@ def _dataset(data: str, target: str | None, seed: int) -> "Dataset":
     if target is not None:
         raise ValueError(f"--target names a column of a file, but --data {data} is a built-in data set.")
     return datasets.builtin(data, seed=seed)
-
-
-def main() -> None:
-    """Run the command line; bad input ends with one sentence and exit code 2."""
-    # Compiled functions are kept between runs: compiling takes longer than most of them run.
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "biasfree" / "jax"
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-    try:
-        app()
-    except ValueError as error:
-        typer.echo(f"biasfree: {error}", err=True)
-        sys.exit(2)

@@ -1,0 +1,32 @@
+"""Pictures of learning curves: loss over time with theory on top."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+
+from biasfree.report._plots import COLOURS, STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def corollary_14(data: Mapping[str, Any]) -> "Figure":
+    """Flow, Eq. 38 and Eq. 38 as printed, by slope."""
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(layout="constrained")
+        axes = figure.subplots()
+        for colour, (slope, (flow, mended, printed)) in zip(COLOURS, data["curves"].items(), strict=False):
+            axes.plot(data["times"], flow, color=colour, linewidth=3, alpha=0.4, label=f"flow, $\\alpha$ = {slope}")
+            axes.plot(data["times"], mended, "--", color="black", linewidth=0.9)
+            axes.plot(data["times"], printed, ":", color=colour, linewidth=0.9)
+        axes.plot([], [], "--", color="black", linewidth=0.9, label="Eq. 38")
+        axes.plot([], [], ":", color="grey", linewidth=0.9, label="as printed")
+        axes.set(xlabel="flow time $t$", ylabel="square loss", xlim=(0, 25))
+        axes.legend()
+    return figure
+
+
+FIGURES = {"corollary-14": corollary_14}
