@@ -8,7 +8,7 @@ from biasfree import checks
 from biasfree.studies._study import Study
 
 # Modules in the order of the report.
-_MODULES: tuple[str, ...] = ("corollary_14",)
+_MODULES: tuple[str, ...] = ("lemmas_8_9", "lemmas_10_11", "corollary_14")
 
 
 @functools.cache

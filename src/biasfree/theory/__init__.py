@@ -3,7 +3,12 @@
 Equation, theorem and lemma numbers are those of Zhang, Saxe & Latham's workshop paper.
 """
 
+from biasfree.theory._asymmetry import Asymmetry, Bound, asymmetry
 from biasfree.theory._best_loss import BestLoss, best_possible_loss
+from biasfree.theory._deep import EffectiveMap, effective_map, eq_12_velocity, eq_42_velocity
+from biasfree.theory._deep_closed import aligned_norm, aligned_time, drop_time
+from biasfree.theory._deep_flow import DeepFlow, deep_reduced_flow, deep_weights
+from biasfree.theory._deep_paths import DeepStaircase, TwoPathFlow, deep_staircase, two_path_flow, two_path_weights
 from biasfree.theory._early import (
     AlignedStart,
     GrowthBound,
@@ -33,30 +38,66 @@ from biasfree.theory._expressivity import (
     same_function,
 )
 from biasfree.theory._gathering import Gathering, gather, gathering_directions
+from biasfree.theory._lemmas import (
+    FirstTerms,
+    HalfSpaceAverages,
+    Identity,
+    Inequality,
+    equation_24a,
+    lemma_8,
+    lemma_9,
+    lemma_10,
+    lemma_11,
+)
 from biasfree.theory._limits import least_squares, linear_loss, regularised_limit
 from biasfree.theory._margin import MaxMargin, Separability, max_margin, max_margin_with_bias, separability
+from biasfree.theory._sign_paths import SignPaths, sign_paths, wide_paths
 from biasfree.theory._staircase import Staircase, several_linear_networks
 from biasfree.theory._switching import Switches
+from biasfree.theory._symmetry import Symmetry, symmetry
 from biasfree.theory._time_course import closed_form, reduced_flow, reduced_flow_logistic
 
 __all__ = [
     "AlignedStart",
+    "Asymmetry",
     "BestLoss",
+    "Bound",
+    "DeepFlow",
+    "DeepStaircase",
     "EarlyFlow",
+    "EffectiveMap",
+    "FirstTerms",
     "Gathering",
     "GrowthBound",
+    "HalfSpaceAverages",
+    "Identity",
+    "Inequality",
     "MaxMargin",
     "ParityForm",
     "Separability",
+    "SignPaths",
     "Staircase",
     "Switches",
+    "Symmetry",
+    "TwoPathFlow",
+    "aligned_norm",
     "aligned_start",
+    "aligned_time",
+    "asymmetry",
     "best_possible_loss",
     "closed_form",
+    "deep_reduced_flow",
+    "deep_staircase",
+    "deep_weights",
     "depth_separation_network",
     "descent_lag",
+    "drop_time",
     "early_flow",
     "early_solution",
+    "effective_map",
+    "eq_12_velocity",
+    "eq_42_velocity",
+    "equation_24a",
     "escape_time",
     "finite_width_error",
     "finite_width_error_distribution",
@@ -64,6 +105,10 @@ __all__ = [
     "gathering_directions",
     "homogeneity_error",
     "least_squares",
+    "lemma_8",
+    "lemma_9",
+    "lemma_10",
+    "lemma_11",
     "lemma_12",
     "linear_learning_rate",
     "linear_loss",
@@ -80,6 +125,11 @@ __all__ = [
     "same_function",
     "separability",
     "several_linear_networks",
+    "sign_paths",
+    "symmetry",
     "theorem_13",
+    "two_path_flow",
+    "two_path_weights",
     "weight_factor",
+    "wide_paths",
 ]
