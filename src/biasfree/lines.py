@@ -92,9 +92,8 @@ def up_to_sign(
     candidate = np.zeros(count, dtype=int)
     for probe in probes:
         key = np.abs(points @ probe)
-        order = np.lexsort((key, candidate))
-        fresh = (np.diff(candidate[order], prepend=-1) != 0) | (np.diff(key[order], prepend=-np.inf) > tolerance)
-        candidate[order] = np.cumsum(fresh) - 1
+        # Keys of x and −x may be rounded differently.
+        candidate = split_at_gaps(candidate, key, max(tolerance, 1e-14 * key.max(initial=0.0)))
 
     group, side = np.full(count, -1), np.ones(count)
     firsts: list[np.ndarray] = []
@@ -114,6 +113,21 @@ def up_to_sign(
     # Groups in the order in which they first appear.
     rank = np.argsort(np.argsort(first))
     return rank[group], side, np.sort(first)
+
+
+def split_at_gaps(
+    label: Int[np.ndarray, "points"], values: Float[np.ndarray, "points"], tolerance: float
+) -> Int[np.ndarray, "points"]:
+    """Labels split further wherever the sorted values of one label leave a gap above the tolerance.
+
+    >>> split_at_gaps(np.array([0, 0, 0, 1]), np.array([5.0, 1.0, 1.1, 1.0]), 0.5)
+    array([1, 0, 0, 2])
+    """
+    order = np.lexsort((values, label))
+    fresh = (np.diff(label[order], prepend=-1) != 0) | (np.diff(values[order], prepend=-np.inf) > tolerance)
+    split = np.empty_like(label)
+    split[order] = np.cumsum(fresh) - 1
+    return split
 
 
 def _leading(directions: Float[np.ndarray, "lines dim"]) -> Int[np.ndarray, "lines"]:

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 
 from biasfree import checks
 from biasfree.datasets import Dataset
-from biasfree.lines import up_to_sign
+from biasfree.lines import split_at_gaps, up_to_sign
 
 # Sizes computed for x and for −x may differ by rounding, and by no more than this.
 _ROUNDING = 1e-14
@@ -132,7 +132,7 @@ def symmetry(dataset: Dataset, tolerance: float = 1e-9) -> Symmetry:
     signed = side[:, None] * targets
     place = point
     for values in signed.T:
-        place = _split(place, values, allowed)
+        place = split_at_gaps(place, values, allowed)
     cancelling = _matched(place, side, signed[:, 0])
     rest = np.setdiff1d(np.arange(index.size), cancelling, assume_unique=True)
     others = rest[_matched(point[rest], side[rest], signed[rest, 0])]
@@ -161,8 +161,6 @@ def symmetry(dataset: Dataset, tolerance: float = 1e-9) -> Symmetry:
 def _points(inputs: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which samples are at the origin; for each of the others, which pair of points ±x it is at, and on which side."""
     at_origin = np.logical_not(inputs.any(axis=1))
-    if not tolerance:
-        return at_origin, *_exact_points(inputs[~at_origin])
     if not at_origin.all():
         largest = max(inputs.max(), -inputs.min())
         # Squares that overflow or underflow are the only reason to copy the inputs.
@@ -173,25 +171,6 @@ def _points(inputs: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarra
         at_origin |= size <= tolerance
     point, side, _ = up_to_sign(inputs[~at_origin] if at_origin.any() else inputs, tolerance)
     return at_origin, point, side
-
-
-def _exact_points(inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Samples by their numbers as stored, once the first entry that is not 0 is positive and −0.0 is 0.0."""
-    leading = np.take_along_axis(inputs, (inputs != 0).argmax(axis=1)[:, None], axis=1)
-    side = np.where(leading[:, 0] < 0, -1.0, 1.0)
-    stored = side[:, None] * inputs + 0.0
-    rows = stored.view(np.dtype((np.void, stored.itemsize * stored.shape[1])))[:, 0]
-    _, point = np.unique(rows, return_inverse=True)
-    return point, side
-
-
-def _split(label: np.ndarray, values: np.ndarray, tolerance: float) -> np.ndarray:
-    """Labels split further wherever the sorted values of one label leave a gap above the tolerance."""
-    order = np.lexsort((values, label))
-    fresh = (np.diff(label[order], prepend=-1) != 0) | (np.diff(values[order], prepend=-np.inf) > tolerance)
-    split = np.empty_like(label)
-    split[order] = np.cumsum(fresh) - 1
-    return split
 
 
 def _matched(label: np.ndarray, side: np.ndarray, values: np.ndarray) -> np.ndarray:
