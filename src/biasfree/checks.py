@@ -88,6 +88,14 @@ def numeric(array: Any, what: str) -> np.ndarray:
         raise ValueError(f"{what} must be an array of real numbers, got {_shown(array)}.") from error
 
 
+def flow_times(times: Any) -> np.ndarray:
+    """Return ``times`` as float64 of any shape, or raise ValueError unless all are at least 0; infinity is allowed."""
+    array = numeric(times, "times")
+    if not (array >= 0).all():
+        raise ValueError(f"times must be at least 0, got {array[~(array >= 0)].flat[0]}.")
+    return array
+
+
 def _number(value: Any, what: str) -> float:
     if isinstance(value, (str, bytes, bool)) or value is None:
         raise ValueError(f"{what} must be a number, got {value!r}.")

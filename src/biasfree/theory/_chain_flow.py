@@ -119,14 +119,6 @@ def passing_times(
     raise ArithmeticError("the chain does not learn in any time that a number can hold; start it from larger norms.")
 
 
-def flow_times(times: Any) -> Float[np.ndarray, "*times"]:
-    """Flow times, of at least 0 and possibly infinite."""
-    t = checks.numeric(times, "times")
-    if not (t >= 0).all():
-        raise ValueError(f"times must be at least 0, got {t[~(t >= 0)].flat[0]}.")
-    return t
-
-
 def _start(chain: Chain) -> np.ndarray:
     return np.concatenate([[0.0], chain.norms[1:] / chain.norms[0], chain.direction])
 

@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree import checks
-from biasfree.theory._chain_flow import flow_times
 
 
 def aligned_norm(
@@ -47,7 +46,7 @@ def aligned_norm(
     array([0.1       , 2.82842712])
     """
     chain = _Scalar.of(depth, initial_norm, strength, curvature, rectified)
-    t = flow_times(times)
+    t = checks.flow_times(times)
     if chain.start == 1:
         return np.full(t.shape, chain.unit)
     return chain.unit * np.where(t == 0, chain.start, chain.after(np.where(t == 0, 0.0, chain.rate * t)))

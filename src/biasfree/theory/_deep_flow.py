@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from biasfree import checks
 from biasfree.networks import Network
-from biasfree.theory._chain_flow import Chain, Moments, course, flow_times
+from biasfree.theory._chain_flow import Chain, Moments, course
 from biasfree.theory._deep import FORM_TOLERANCE, layers
 
 
@@ -105,7 +105,7 @@ def deep_reduced_flow(
     array([1., 0.])
     """
     moments = Moments.of(covariance, correlation)
-    t, norms = flow_times(times), checks.numeric(initial_norm, "initial_norm")
+    t, norms = checks.flow_times(times), checks.numeric(initial_norm, "initial_norm")
     depth = checks.count(depth, "depth", least=2)
     if norms.shape not in ((), (depth,)) or not (np.isfinite(norms) & (norms > 0)).all():
         raise ValueError(f"initial_norm must be one finite number above 0, or one per layer, got {initial_norm!r}.")

@@ -22,7 +22,7 @@ or more they align while they grow, so there is no closed form. Measured against
     t = 0, "overlap"                       within 4 %                       worthless (twice the time or more)
     t = 0, "gain"                          5–17 % early                     19–23 % early
     half way to the first drop, "gain"     within 1 %                       within 5 %
-    loss fallen by 1 %, "gain"             3e-5 first, 4e-4 second drop     1e-5 first, 1e-3 second drop
+    loss fallen by 1 %, "gain"             3e-5 first, 1.4e-3 second drop   1e-5 first, 1e-3 second drop
 
 Where ``SignPaths.alignments`` was above 0.9 the time came out within 1 %. At width 40 and 5 inputs "overlap" was off by
 up to 10 % at t = 0.
@@ -36,7 +36,7 @@ from jaxtyping import Float
 
 from biasfree import checks
 from biasfree.networks import Network
-from biasfree.theory._chain_flow import Moments, course, flow_times, passing_times
+from biasfree.theory._chain_flow import Moments, course, passing_times
 from biasfree.theory._deep import FORM_TOLERANCE, layers
 from biasfree.theory._sign_paths import SignPaths
 
@@ -104,7 +104,7 @@ def two_path_flow(
     array([0.496, 0.221, 0.   ])
     """
     moments = _moments(covariance, correlation, paths)
-    t = flow_times(times)
+    t = checks.flow_times(times)
     norms, directions = map(np.array, zip(*(course(t, moments, chain, 0.5) for chain in paths.chains), strict=True))
     maps = np.prod(norms, axis=-1)[..., None] * directions
     return TwoPathFlow(t, norms, directions, maps, moments.excess(maps).mean(axis=0), paths)
@@ -194,7 +194,8 @@ def deep_staircase(
 
     On white data with equal norms in a path this is ``drop_time`` with √2 times the path's norm. The level between is
     exactly half way for every symmetric data set. Times from the paths of a random start are good to 4 % at depth 3 and
-    width 100 (``middle="overlap"``), from paths read when the loss has fallen by 1 % to 1e-3 at depths 3 and 4.
+    width 100 (``middle="overlap"``), from paths read when the loss has fallen by 1 % to 3e-5 for the first drop and
+    1.4e-3 for the second, at depths 3 and 4.
 
     Args:
         paths: from ``sign_paths`` (of a start, or of an early network), ``wide_paths`` or ``SignPaths.of_norms``.

@@ -70,7 +70,7 @@ def closed_form(
     >>> w[0], w[2]
     (array([0.003, 0.004]), array([2., 0.]))
     """
-    t = _times(times)
+    t = checks.flow_times(times)
     beta, r, a, u0 = _start(correlation, initial_direction, initial_norm, slope)
     s = np.linalg.norm(beta)
     # Without a correlation every direction is as good as r, and the formula holds with it.
@@ -194,7 +194,7 @@ def integrated(
     Growth is integrated by an explicit method: an implicit one may leap over it from the plateau to the rest. Once u
     has settled, one that turns implicit where the decay to rest is stiff makes long waits cheap.
     """
-    t = _times(times)
+    t = checks.flow_times(times)
     if np.isinf(t).any():
         raise ValueError(
             "the reduced flow is integrated to finite times only. "
@@ -233,13 +233,6 @@ def integrated(
     directions = states[:, 1:] / np.linalg.norm(states[:, 1:], axis=1, keepdims=True)
     w = np.exp(2 * states[:, :1]) * directions
     return w[where.ravel()].reshape(*t.shape, r.size)
-
-
-def _times(times: Any) -> np.ndarray:
-    t = checks.numeric(times, "times")
-    if not (t >= 0).all():
-        raise ValueError(f"times must be at least 0, got {np.min(t) if not np.isnan(t).any() else np.nan}.")
-    return t
 
 
 def _start(
