@@ -1,5 +1,6 @@
 """What is observed on weights and trajectories: linearity, rank, alignment, balance, neurons."""
 
+from biasfree.measure._approach import Approach
 from biasfree.measure._early import EarlyPhase, early_phase
 from biasfree.measure._equivalence import Assumption4, EquivalenceErrors, assumption_4, equivalence_errors
 from biasfree.measure._invariants import (
@@ -11,20 +12,26 @@ from biasfree.measure._invariants import (
     same_pattern_balance,
     stream_balance,
 )
+from biasfree.measure._late_phase import ActiveBlock, LatePhase, late_phase
 from biasfree.measure._linearity import Linearity, linearity
 from biasfree.measure._low_rank_fit import LowRankFit, fit_eq_39, fit_eq_40
 from biasfree.measure._neurons import LayerNeurons, Neurons, neurons
+from biasfree.measure._rank_excess import RankExcess, rank_excess
 from biasfree.measure._structure import Spectrum, Structure, spectrum, structure
 
 __all__ = [
+    "ActiveBlock",
+    "Approach",
     "Assumption4",
     "EarlyPhase",
     "EquivalenceErrors",
     "Invariant",
+    "LatePhase",
     "LayerNeurons",
     "Linearity",
     "LowRankFit",
     "Neurons",
+    "RankExcess",
     "Spectrum",
     "Structure",
     "active_block_balance",
@@ -34,10 +41,12 @@ __all__ = [
     "equivalence_errors",
     "fit_eq_39",
     "fit_eq_40",
+    "late_phase",
     "linearity",
     "matrix_balance",
     "neuron_balance",
     "neurons",
+    "rank_excess",
     "same_pattern_balance",
     "spectrum",
     "stream_balance",

@@ -51,6 +51,7 @@ from biasfree.theory._lemmas import (
 )
 from biasfree.theory._limits import least_squares, linear_loss, regularised_limit
 from biasfree.theory._margin import MaxMargin, Separability, max_margin, max_margin_with_bias, separability
+from biasfree.theory._rank_bound import LayerBound, RankBound, rank_bound
 from biasfree.theory._sign_paths import SignPaths, sign_paths, wide_paths
 from biasfree.theory._staircase import Staircase, several_linear_networks
 from biasfree.theory._switching import Switches
@@ -72,8 +73,10 @@ __all__ = [
     "HalfSpaceAverages",
     "Identity",
     "Inequality",
+    "LayerBound",
     "MaxMargin",
     "ParityForm",
+    "RankBound",
     "Separability",
     "SignPaths",
     "Staircase",
@@ -118,6 +121,7 @@ __all__ = [
     "max_margin",
     "max_margin_with_bias",
     "parity_form",
+    "rank_bound",
     "reduced_flow",
     "reduced_flow_logistic",
     "regularised_limit",
