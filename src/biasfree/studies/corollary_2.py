@@ -48,8 +48,8 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
             "three layers: distance of g from linear": at_least(0.1),
         },
         why="The even part is all that is not linear. An odd network has none, so it is linear; any other is as far "
-        "from linear as from odd. No width helps to fit an odd target, while three layers hold an odd function, g of Eq. 3, "
-        "that is far from linear.",
+        "from linear as from odd. No width helps to fit an odd target, while three layers hold an odd function, g of "
+        "Eq. 3, that is far from linear.",
         settings={"dim": DIM, "width": WIDTH, "networks": count, "slopes": (0.0, 0.3), "pairs": PAIRS},
     )
 

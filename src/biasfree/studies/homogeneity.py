@@ -23,9 +23,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
             degrees.append(abs(np.log(sizes[1] / sizes[0]) / np.log(3.0) - depth))
     stacked = Network.init([DIM + 1, WIDTH, 1], 0.0, scale=3.0, seed=seed)
     # The same kind of network on [x, 1] has biases: its hidden neurons' weights to the constant.
-    with_bias = theory.homogeneity_error(
-        lambda x: stacked(np.column_stack([x, np.ones(len(x))])), inputs, FACTORS
-    )
+    with_bias = theory.homogeneity_error(lambda x: stacked(np.column_stack([x, np.ones(len(x))])), inputs, FACTORS)
     return Result(
         measured={
             "largest error of f(cx) = c f(x)": float(max(errors)),
