@@ -8,7 +8,14 @@ from biasfree import checks
 from biasfree.studies._study import Study
 
 # Modules in the order of the report.
-_MODULES: tuple[str, ...] = ("lemmas_8_9", "lemmas_10_11", "corollary_14")
+_MODULES: tuple[str, ...] = (
+    "homogeneity",
+    "theorem_1",
+    "corollary_2",
+    "lemmas_8_9",
+    "lemmas_10_11",
+    "corollary_14",
+)
 
 
 @functools.cache
