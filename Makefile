@@ -13,8 +13,9 @@ endif
 report: $(VENV)/ready
 	$(RUN)python tools/run_readme.py report
 
+# Two processes; a file's tests stay together, since they share runs and compiled functions.
 test: $(VENV)/ready
-	$(RUN)pytest
+	$(RUN)pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/ready
 	$(RUN)pytest -m slow
