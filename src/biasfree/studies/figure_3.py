@@ -20,7 +20,7 @@ SLOPES = (0.0, 0.2, 0.4, 0.6, 0.8)
 DIM, PAIRS, WIDTH, SCALE = 20, 1000, 500, 1e-8
 # Saved times in units of the escape time ln(1/‖r₁‖)/s of the linear network: dense where the loss drops, and long
 # enough for the even part of the network of slope 0.8 to vanish.
-SAVED = np.concatenate([[0, 0.25, 0.5], np.linspace(0.75, 1.5, 16), [1.75, 2, 2.5, 3, 3.5, 4, 5, 7, 10, 14]])
+SAVED = np.concatenate([[0, 0.25, 0.5, 0.7], np.linspace(0.8, 1.2, 15), [1.3, 1.5, 1.75, 2, 2.5, 3, 4, 5, 7, 10, 14]])
 # The papers' descent: rate, and how often it is saved. 252 steps of the linear network are a whole number of steps of
 # every other at the same t̃ = (α+1)t/2.
 RATE, STRIDE, DESCENT_END = 0.004, 252, 2.5
@@ -171,7 +171,7 @@ def figure(seed: int, quick: bool, protocol: str) -> Result:
     these = runs(seed, quick, protocol)
     slopes, epsilon = list(these.others), abs(these.imbalance)
     predicted = theory.finite_width_error(these.linear.template, these.data)
-    fine = np.linspace(0, 2.5 * these.escape, 300)
+    fine = np.linspace(0, 1.5 * these.escape, 300)
     curves, gaps, collapse, errors = {}, [], [], {}
     for slope, run in these.all.items():
         gaps.append(np.abs(run.losses - predicted_losses(these, slope, run.times)).max())

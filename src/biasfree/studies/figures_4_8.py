@@ -250,6 +250,7 @@ def symmetrised_augmentation(seed: int, quick: bool, protocol: str) -> Result:
             "before": before.losses,
             "after": after.losses,
             "bound": augmented.loss,
+            "accuracies": [_accuracy(run.final(run.dataset.inputs), run.dataset.targets) for run in (before, after)],
             "maps": [_map(run.final, data.inputs) for run in (before, after)],
             "inputs": [bf.datasets.xor().inputs, data.inputs],
             "labels": [bf.datasets.xor().targets, labels],

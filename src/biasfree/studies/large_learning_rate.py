@@ -40,8 +40,9 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     small = bf.Network.init([DIM, WIDTH, 1], slope, SCALE, seed)
     lowest = float(theory.linear_loss(theory.least_squares(data), data))
     origin = theory.aligned_start(small, data)
-    until = 2.5 * theory.escape_time(origin.norm, origin.rate)
-    flow = bf.gradient_flow(small, data, until=until, save=np.linspace(0, until, 81), method="tsit5")
+    # Dense where the loss drops.
+    times = theory.escape_time(origin.norm, origin.rate) * np.concatenate([[0], np.linspace(0.85, 1.6, 79), [3]])
+    flow = bf.gradient_flow(small, data, until=times[-1], save=times, method="tsit5")
     half = 0.5 * (flow.losses[0] + lowest)
     reached = flow.time_of_loss(half)
     measured = {
@@ -56,11 +57,9 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     curves = {"flow": np.array([flow.times, flow.losses])}
     lags = {}
     for rate in RATES[1:] if quick else RATES:
-        steps = int(1.3 * until / rate)
-        descent = bf.gradient_descent(
-            small, data, learning_rate=rate, steps=steps, save=np.unique(np.linspace(0, steps, 81).astype(int))
-        )
         lag = theory.descent_lag(small, data, rate)
+        steps = np.unique((times * lag / rate).astype(int))
+        descent = bf.gradient_descent(small, data, learning_rate=rate, steps=int(steps[-1]), save=steps)
         measured[f"half-way time ÷ (the flow's × lag), η = {rate:g}"] = descent.time_of_loss(half) / (reached * lag)
         measured[f"lag ηas/ln(1+ηas), η = {rate:g}"] = lag
         measured[f"end above least squares, η = {rate:g}"] = float(descent.losses[-1]) - lowest

@@ -5,13 +5,14 @@ import numpy as np
 import biasfree as bf
 from biasfree import theory
 from biasfree.measure import linearity
-from biasfree.studies._shared import DIM, TIMES, WIDTH, small_set, tight_flow
+from biasfree.studies._shared import DIM, WIDTH, small_set, tight_flow
 from biasfree.studies._study import Result, Study, at_least, at_most
 from biasfree.studies._twins import function_errors, tight_twins, weight_errors
 
 SLOPES = (0.0, 0.3)
-DECAY, NORM = 0.05, 0.1
-LONG = 5 * TIMES
+DECAY, NORM = 0.1, 0.1
+# Dense while the loss drops, then to the end.
+TIMES = np.concatenate([np.linspace(0, 60, 61), np.geomspace(65, 400, 20)])
 
 
 def run(seed: int, quick: bool, protocol: str) -> Result:
@@ -21,9 +22,9 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
         data = small_set(seed, labels=loss == "logistic")
         for slope in SLOPES[:1] if quick else SLOPES:
             start = bf.Network.rank_one(DIM, WIDTH, slope, NORM, seed)
-            flow, twin = tight_twins(start, data, LONG, DECAY, loss=loss)
+            flow, twin = tight_twins(start, data, TIMES, DECAY, loss=loss)
             equal = tight_flow(
-                theory.linear_twin(start), data, theory.linear_time(LONG, slope), weight_decay=DECAY, loss=loss
+                theory.linear_twin(start), data, theory.linear_time(TIMES, slope), weight_decay=DECAY, loss=loss
             )
             function.append(function_errors(flow, twin).max())
             weights.append(weight_errors(flow, twin).max())
@@ -55,7 +56,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
         why="The twin's clock runs (α+1)/2 times as fast, so that its decay per unit of its own time must be larger by "
         "the inverse. Both end at the minimum of the loss plus λ_lin‖w‖, the norm and not its square, since a balanced "
         "network of two layers that computes w has (‖W₁‖² + ‖W₂‖²)/2 = ‖w‖.",
-        data={"times": LONG, "curves": curves, "levels": levels},
+        data={"times": TIMES, "curves": curves, "levels": levels},
         settings={
             "dim": DIM, "samples": data.samples, "width": WIDTH, "initial norm": NORM, "λ": DECAY, "slopes": SLOPES,
         },

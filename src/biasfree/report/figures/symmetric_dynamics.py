@@ -13,15 +13,17 @@ if TYPE_CHECKING:
 
 _THEORY: dict[str, Any] = {"color": "black", "linewidth": 0.8}
 _DOTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 3, "markeredgewidth": 0}
+# Curves that fall on one another are drawn ever thinner, so that each is seen.
+_NESTED = (6.5, 5.4, 4.3, 3.3, 2.4, 1.5)
 
 
 def _panels(rows: int, columns: int, height: float, **options: Any) -> tuple["Figure", Any]:
-    """A figure one column wide, its panels lettered."""
+    """A figure one column wide; several panels are lettered."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.5, height), layout="constrained")
     axes = figure.subplots(rows, columns, **options)
-    for letter, panel in zip("abc", np.ravel(axes), strict=False):
+    for letter, panel in zip("abc", np.ravel(axes) if rows * columns > 1 else (), strict=False):
         panel.set_title(letter, loc="left", fontsize=8, fontweight="bold")
     return figure, axes
 
@@ -30,13 +32,13 @@ def figure_3(data: Mapping[str, Any]) -> "Figure":
     """Loss over time and over rescaled time with Eq. 34 on top, and the weights' error with |ε|/2."""
     with mpl.rc_context(STYLE):
         figure, (over_time, rescaled, weights) = _panels(3, 1, 5.8)
-        end = 2.2 * data["escape"]
-        for colour, (slope, curve) in zip(COLOURS, data["curves"].items(), strict=False):
+        end = 1.4 * data["escape"]
+        for colour, size, (slope, curve) in zip(COLOURS, _NESTED, data["curves"].items(), strict=False):
             factor = (1 + float(slope)) / 2
             label = f"$\\alpha$ = {slope}"
             over_time.plot(*curve["theory"], color=colour, linewidth=0.9)
             over_time.plot(curve["times"], curve["losses"], color=colour, label=label, **_DOTS)
-            rescaled.plot(factor * curve["times"], curve["losses"], color=colour, **_DOTS)
+            rescaled.plot(factor * curve["times"], curve["losses"], color=colour, **{**_DOTS, "markersize": size})
         rescaled.plot(*data["curves"]["1"]["theory"], label="theory, Eq. 34", **_THEORY)
         over_time.plot([], [], label="theory", **_THEORY)
         for axes, limit in ((over_time, 2 * end), (rescaled, end)):
@@ -44,7 +46,7 @@ def figure_3(data: Mapping[str, Any]) -> "Figure":
             axes.set(xlim=(0, limit), ylim=(0, None), ylabel="square loss")
         over_time.text(0, data["least_squares"], " least squares", color="grey", fontsize=7, va="bottom")
         over_time.set(xlabel="flow time $t$")
-        over_time.legend(ncols=2, fontsize=7, loc="upper right", handletextpad=0.3, columnspacing=0.8)
+        over_time.legend(fontsize=7, loc="upper right", bbox_to_anchor=(1.0, 1.1), handletextpad=0.3)
         rescaled.set(xlabel=r"rescaled time $\frac{1}{2}(\alpha+1)t$")
         rescaled.legend(loc="upper right", fontsize=7)
         late = data["rescaled"] > 0.7 * data["escape"]
@@ -55,6 +57,10 @@ def figure_3(data: Mapping[str, Any]) -> "Figure":
         weights.axhline(1, color="grey", linewidth=0.7, linestyle=":")
         weights.text(data["rescaled"][late][0], 1, "printed: below 1 %", color="grey", fontsize=7, va="bottom")
         weights.set(xscale="log", ylim=(0, 1.2 * top), ylabel="weight error, %")
+        first, last = data["rescaled"][late][[0, -1]]
+        ticks = [tick for tick in (10, 20, 50, 100, 200, 500) if first <= tick <= last]
+        weights.set_xticks(ticks, [f"{tick}" for tick in ticks])
+        weights.set_xticks([], minor=True)
         weights.set(xlabel=r"rescaled time $\frac{1}{2}(\alpha+1)t$")
         weights.legend(loc="lower right", fontsize=7)
     return figure
@@ -64,16 +70,19 @@ def theorem_5_logistic(data: Mapping[str, Any]) -> "Figure":
     """Logistic loss over time and over rescaled time, with the reduced flow and the linear twin on top."""
     with mpl.rc_context(STYLE):
         figure, (over_time, rescaled) = _panels(1, 2, 2.1, sharey=True)
-        for colour, (slope, (losses, reduced)) in zip(COLOURS, data["curves"].items(), strict=False):
-            over_time.plot(data["times"], losses, color=colour, linewidth=3, alpha=0.5, label=f"$\\alpha$ = {slope}")
+        for colour, width, (slope, (losses, reduced)) in zip(
+            COLOURS, _NESTED[::2], data["curves"].items(), strict=False
+        ):
+            over_time.plot(data["times"], losses, color=colour, linewidth=3, alpha=0.5)
             over_time.plot(data["times"], reduced, linestyle="--", **_THEORY)
-            rescaled.plot((1 + float(slope)) / 2 * data["times"], losses, color=colour, linewidth=3, alpha=0.5)
+            label = f"$\\alpha$ = {slope}"
+            rescaled.plot((1 + float(slope)) / 2 * data["times"], losses, color=colour, linewidth=width, label=label)
         over_time.plot([], [], linestyle="--", label="reduced flow", **_THEORY)
         rescaled.plot(*data["linear"], linestyle="--", label="linear twin", **_THEORY)
         over_time.set(xlabel="flow time $t$", ylabel="logistic loss", ylim=(0, None), xlim=(0, data["times"][-1]))
         rescaled.set(xlabel=r"$\frac{1}{2}(\alpha+1)t$", xlim=(0, data["linear"][0][-1]))
         for axes in (over_time, rescaled):
-            axes.legend(fontsize=7)
+            axes.legend(fontsize=7, loc="lower left")
     return figure
 
 
@@ -82,15 +91,15 @@ def weight_decay(data: Mapping[str, Any]) -> "Figure":
     curves, levels, times = data["curves"], data["levels"], data["times"]
     with mpl.rc_context(STYLE):
         figure, axes = _panels(1, 1, 2.4)
-        axes.set_title("")
         axes.plot(times, curves["network"], color=COLOURS[0], linewidth=3, alpha=0.5, label=r"ReLU, $\lambda$")
         axes.plot(times, curves["matching"], linestyle="--", label=r"linear twin, $2\lambda/(\alpha+1)$", **_THEORY)
         axes.plot(times, curves["equal"], color=COLOURS[1], linestyle="-.", label=r"linear twin, the same $\lambda$")
-        for name, text in (("limit", r"minimum of $L + \lambda_{lin}\|w\|$"), ("least squares", "least squares")):
+        limit = r"minimum of $L + \lambda_{\mathrm{lin}}\|w\|$"
+        for name, text, side in (("limit", limit, "bottom"), ("least squares", "least squares", "top")):
             axes.axhline(levels[name], color="grey", linewidth=0.7, linestyle=":")
-            axes.text(60, levels[name], f"{text} ", color="grey", fontsize=7, va="bottom", ha="right")
+            axes.text(60, levels[name], f"{text} ", color="grey", fontsize=7, va=side, ha="right")
         axes.set(xlabel=r"flow time $t$ of the ReLU network", ylabel="square loss", xlim=(0, 60))
-        axes.set_ylim(levels["least squares"] - 0.05 * (curves["network"][0] - levels["least squares"]), None)
+        axes.set_ylim(levels["least squares"] - 0.12 * (curves["network"][0] - levels["least squares"]), None)
         axes.legend()
     return figure
 
@@ -134,7 +143,6 @@ def max_margin(data: Mapping[str, Any]) -> "Figure":
     """Angle to the max-margin direction against ln(1/L), with the predicted power."""
     with mpl.rc_context(STYLE):
         figure, axes = _panels(1, 1, 2.5)
-        axes.set_title("")
         styles: dict[str, Any] = {
             "linear": {"color": COLOURS[1], "linewidth": 3, "alpha": 0.5},
             "ReLU": {"color": COLOURS[0]},
@@ -163,7 +171,8 @@ def theorem_13(data: Mapping[str, Any]) -> "Figure":
         figure, (norms, errors) = _panels(2, 1, 4.2, sharex=True)
         for colour, (scale, curve) in zip(COLOURS, data["curves"].items(), strict=False):
             times, later = curve["times"], curve["times"] > 0
-            norms.plot(times, curve["norms"], color=colour, linewidth=3, alpha=0.5, label=f"$\\gamma$ = {scale}")
+            label = f"$\\gamma = 10^{{{np.log10(float(scale)):.0f}}}$"
+            norms.plot(times, curve["norms"], color=colour, linewidth=3, alpha=0.5, label=label)
             norms.plot(times, curve["mode"], linestyle="--", **_THEORY)
             errors.plot(times[later], curve["error"][later], color=colour)
             errors.axvline(curve["predicted"], color=colour, linewidth=0.8, linestyle="--")
@@ -179,7 +188,7 @@ def theorem_13(data: Mapping[str, Any]) -> "Figure":
         errors.plot([], [], color="grey", linewidth=0.8, linestyle="--", label="predicted")
         errors.fill_between([], [], color="grey", alpha=0.3, linewidth=0, label="window of Thm 13")
         errors.set(yscale="log", xlabel="flow time $t$", ylabel="relative error of Eq. 23")
-        errors.legend(loc="center right", fontsize=7)
+        errors.legend(loc="lower right", fontsize=7, frameon=True, facecolor="white", edgecolor="none", framealpha=1)
     return figure
 
 
