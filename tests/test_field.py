@@ -7,6 +7,7 @@ import pytest
 
 from biasfree import Dataset, Network
 from biasfree.dynamics import _field
+from biasfree.networks import forward
 
 ARCHITECTURES = [
     ([3, 1], None, None),
@@ -45,6 +46,20 @@ def test_velocity_is_minus_the_gradient(architecture, loss) -> None:
     for g, v, s in zip(gradient, moving, on_loss_clock, strict=True):
         np.testing.assert_allclose(v, -g, atol=1e-14)
         np.testing.assert_allclose(s * level, v, atol=1e-14)
+
+
+@pytest.mark.parametrize("architecture", [a for a in ARCHITECTURES if a[0][-1] == 1], ids=str)
+def test_margin_power_is_the_mean_squared_gradient_of_the_margins(architecture) -> None:
+    weights, numbers, kind = problem(*architecture, "exponential")
+    kind = kind._replace(clock="loss")
+
+    def margins(weights):
+        return numbers.targets * forward(weights, numbers.inputs, numbers.slope, kind.architecture)
+
+    share = np.exp(-np.asarray(margins(weights)))[0]
+    share /= share.sum()
+    each = [np.sum(np.asarray(g)[0] ** 2, axis=(1, 2)) for g in jax.jacobian(margins)(weights)]
+    assert float(_field.margin_power(weights, numbers, kind)) == pytest.approx(share @ np.sum(each, axis=0), rel=1e-12)
 
 
 def test_derivative_at_the_kink_is_the_slope() -> None:

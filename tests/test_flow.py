@@ -7,6 +7,7 @@ import pytest
 
 import biasfree as bf
 from biasfree import Network, Stop, datasets
+from biasfree.dynamics import _flow, _stepper
 
 XOR = datasets.xor()
 GAUSS = datasets.symmetric_gaussian(dim=3, pairs=20, target="linear_plus_sine", seed=3)
@@ -54,6 +55,25 @@ class TestConservation:
         assert np.isfinite(run.log_losses).all()
         assert run.balance_drift < 1e-4
         assert run.energy_gap < (1e-2 if run.counts.chattered else 1e-4)
+
+    def test_the_loss_never_rises_where_the_gradients_of_two_classes_cancel(self) -> None:
+        """Samples of either class within a narrow cone and weights of order one: ‖dW/ds‖ is nothing to go by there."""
+        rng = np.random.default_rng(5)
+        rng.normal(size=(16, 4))
+        inputs = 1 + 0.5 * rng.uniform(-1, 1, size=(16, 4))
+        sides = inputs @ [1.5, -0.5, -0.4, -0.4]
+        cone = bf.Dataset(inputs[np.abs(sides) > 0.05], np.sign(sides[np.abs(sides) > 0.05]))
+        start = Network.init([4, 8, 8, 8, 8, 1], 0.0, 2.0, 1, rectified=[True, True, False, False])
+        run = bf.gradient_flow(start, cone, loss="logistic", clock="loss", until=math.inf, stop=1e-10, max_steps=4000)
+        assert run.balance_drift < 1e-4
+        assert np.diff(run.log_losses).max() < 1e-3
+
+
+def test_one_compilation_serves_a_whole_run() -> None:
+    data = datasets.symmetric_gaussian(dim=3, pairs=7, seed=0)
+    before = _stepper.advance._cache_size()
+    bf.gradient_flow(Network.init([3, 5, 1], 0.0, 0.1, 0), data, until=30)
+    assert _stepper.advance._cache_size() == before + 1
 
 
 class TestSymmetry:
@@ -110,6 +130,17 @@ class TestLimits:
         assert run.balance_drift < 1e-6
         solution = np.linalg.solve(GAUSS.covariance, GAUSS.correlation)
         np.testing.assert_allclose(run.final(np.eye(3)), solution, atol=1e-8)
+
+    def test_nothing_depends_on_the_speed_of_the_machine(self, monkeypatch) -> None:
+        """How many steps one call of the compiled loop may take is fitted to the clock on the wall."""
+        network = Network.init([3, 6, 1], 1.0, 0.3, 0)
+        once = bf.gradient_flow(network, GAUSS, until=200)
+        monkeypatch.setattr(_flow, "next_quota", lambda quota, spent: 3)
+        again = bf.gradient_flow(network, GAUSS, until=200)
+        assert "coming to rest" in once.status.message
+        assert once.counts == again.counts
+        for one, two in zip(once.weights, again.weights, strict=True):
+            np.testing.assert_array_equal(one, two)
 
     def test_closed_form_end_agrees_with_integrating_on(self) -> None:
         """The approach to rest by Lanczos against the solver, at times it did not save."""

@@ -3,6 +3,7 @@
 Time clock:  Ẇ = −∇L − λW.     Loss clock:  dW/ds = (−∇L − λW)/L, from log-domain arithmetic.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -109,18 +110,26 @@ def _ascent(
         if last > 1:
             arriving[last - 1] = weights[last - 1].T @ (weights[last].T * weighted)
         last -= 2
+    for layer, back in _errors(weights, signals, arriving, last, slope, architecture):
+        gradients[layer] = back @ signals[layer].T
+    return tuple(gradients)
+
+
+def _errors(
+    weights: Weights, signals: list[Any], arriving: list[Any], last: int, slope: Any, architecture: Architecture
+) -> Iterator[tuple[int, Any]]:
+    """For each layer from ``last`` down to the first, what reaches its output, past its activation."""
     for layer in range(last, -1, -1):
         back = arriving[layer + 1]
-        if layer < depth - 1:
+        if layer < len(weights) - 1:
             mask = _derivative(signals[layer + 1], slope, architecture.rectified[layer])
             back = back if mask is None else mask * back
-        gradients[layer] = back @ signals[layer].T
+        yield layer, back
         span = architecture.skips[layer]
         if layer:
             arriving[layer] = arriving[layer] + weights[layer].T @ back
         if span and layer + 1 - span:
             arriving[layer + 1 - span] = arriving[layer + 1 - span] + back
-    return tuple(gradients)
 
 
 def _derivative(signal: Any, slope: Any, rectified: bool) -> Any:
@@ -134,6 +143,23 @@ def _derivative(signal: Any, slope: Any, rectified: bool) -> Any:
 def squared_norm(weights: Weights) -> Float[Array, ""]:
     """Sum of squares of all entries."""
     return sum((jnp.sum(w * w) for w in weights), start=jnp.asarray(0.0))
+
+
+def margin_power(weights: Weights, problem: Problem, kind: Kind) -> Float[Array, ""]:
+    """Σᵢ qᵢ‖∇mᵢ‖² on the loss clock: the squared gradient of a margin, averaged with its part qᵢ in dW/ds = Σᵢ qᵢ∇mᵢ.
+
+    It is the trace of ⟨∇m ∇mᵀ⟩ and so bounds the larger part of the Hessian of ln L, also where the gradients of two
+    classes cancel and ‖dW/ds‖² says nothing.
+    """
+    signals = hidden_layers(weights, problem.inputs, problem.slope, kind.architecture)
+    residual = losses.get(kind.loss).normalised_residual(signals[-1], problem.targets) / problem.inputs.shape[0]
+    part = jnp.sqrt(jnp.sum(residual**2, axis=0))
+    depth = len(weights)
+    arriving = [0.0] * depth + [residual / jnp.maximum(part, 1e-300)]
+    total = jnp.asarray(0.0)
+    for layer, back in _errors(weights, signals, arriving, depth - 1, problem.slope, kind.architecture):
+        total += jnp.sum(part * jnp.sum(back**2, axis=0) * jnp.sum(signals[layer] ** 2, axis=0))
+    return total
 
 
 def stiffness(weights: Weights, problem: Problem, kind: Kind, initial_log_loss: Any) -> Float[Array, ""]:
@@ -165,4 +191,3 @@ def stiffness(weights: Weights, problem: Problem, kind: Kind, initial_log_loss: 
 
 compiled_velocity = jax.jit(velocity, static_argnames="kind")
 compiled_log_loss = jax.jit(log_loss, static_argnames="kind")
-compiled_squared_norm = jax.jit(squared_norm)

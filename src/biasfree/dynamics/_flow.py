@@ -149,7 +149,7 @@ def _integrate(
     state = _stepper.start(weights, problem, control, start, **static)
     recorder = Recorder(weights, points, until - start)
     recorder.offer(start, weights, 0.0, keep=not recorder.asked)
-    attempts_per_call, missing, next_look, looked = 4, recorder.steps_to_next, 0, 0
+    attempts_per_call, missing, next_look, looked = 4, recorder.steps_to_next, 1, 0
     since, reach = None, _REACH
     # A loss level must be seen when it is passed, not jumped over.
     may_rest = kind.clock == "time" and (settings["stop_converged"] or settings["stop_log_loss"] == -math.inf)
@@ -161,8 +161,10 @@ def _integrate(
         while status is None:
             began = clock_time.perf_counter()
             before = int(state.accepted)
+            # Rest is looked for after numbers of steps that do not depend on the machine's speed.
+            quota = min(missing, next_look - before) if may_rest else missing
             state = _stepper.advance(
-                state, problem, control, recorder.next_time(until), recorder.pause, missing, attempts_per_call, **static
+                state, problem, control, recorder.next_time(until), recorder.pause, quota, attempts_per_call, **static
             )
             time, done = float(state.time), int(state.accepted) - before
             missing -= done
@@ -173,7 +175,10 @@ def _integrate(
             recorder.offer(time, state.weights, float(state.energy), keep=own or early)
             if missing <= 0:
                 missing = recorder.steps_to_next
-            if status is None and may_rest and int(state.accepted) >= next_look and _is_slow(state):
+            due = status is None and may_rest and int(state.accepted) >= next_look
+            if due:
+                next_look += min(1 + next_look // 10, 100)
+            if due and _is_slow(state):
                 end = until if math.isfinite(until) else 11 * time
                 horizon = end - time
                 # Over a long time flat directions are not yet known to be flat; at the end of a shorter one they are.
@@ -234,7 +239,7 @@ def _ended(state: _stepper.State, settings: dict[str, Any]) -> Status | None:
 def _is_slow(state: _stepper.State) -> bool:
     """Worth a look for rest: fifty more steps at this speed would hardly move the weights."""
     reach = 50 * float(state.step) * math.sqrt(float(state.squared_speed))
-    return reach <= 1e-2 * math.sqrt(float(_field.compiled_squared_norm(state.weights)))
+    return reach <= 1e-2 * _norm(state.weights)
 
 
 def _finish(recorder: Recorder, rest: Rest, state: _stepper.State, until: float, since: float, stop: bool) -> Status:
@@ -319,5 +324,9 @@ def _choose(method: str, network: Network, clock: str) -> str:
 
 def _default_atol(network: Network, rtol: float) -> float:
     """Far below the weights: they may be 1e-8 small and must still be right in proportion."""
-    size = math.sqrt(float(_field.squared_norm(network.weights)) / sum(w.size for w in network.weights))
+    size = _norm(network.weights) / math.sqrt(sum(w.size for w in network.weights))
     return max(1e-6 * rtol * size, 1e-300)
+
+
+def _norm(weights: Any) -> float:
+    return math.sqrt(sum(float(np.vdot(w, w)) for w in map(np.asarray, weights)))

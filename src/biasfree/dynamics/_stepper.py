@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from biasfree.dynamics._field import Kind, Problem, Weights, log_loss, squared_norm, stiffness, velocity
+from biasfree.dynamics._field import Kind, Problem, Weights, log_loss, margin_power, squared_norm, stiffness, velocity
 from biasfree.networks import hidden_layers
 
 SOLVERS: dict[str, Any] = {
@@ -35,6 +35,7 @@ SOLVERS: dict[str, Any] = {
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0
 _NEAR, _GROW_NEAR_FLOOR = 10.0, 1.5
 _RISE, _FALL = 1.25, 0.95
+_LARGEST_FRACTION = 1.6
 
 
 class Control(NamedTuple):
@@ -82,14 +83,16 @@ def order(method: str) -> int:
 @partial(jax.jit, static_argnames=("kind", "method"))
 def start(weights: Weights, problem: Problem, control: Control, time: Any, *, kind: Kind, method: str) -> State:
     """The state at the beginning; the first step is one that is safe for a smooth field."""
-    zero, none = jnp.asarray(0.0), jnp.asarray(0)
-    step = _smooth_step(weights, jnp.asarray(jnp.inf), problem, control, kind, method)
+    # Of full type: a weak one would have the loop compiled a second time, for what it makes of them.
+    zero, infinite, none = jnp.asarray(0.0, float), jnp.asarray(jnp.inf, float), jnp.asarray(0)
+    fraction = _fraction(control, zero, kind, method)
+    step = _smooth_step(weights, fraction, problem, control, kind)
     memory = SOLVERS[method].init(_term(kind), time, time + step, (weights, zero), problem)
     flag, active = jnp.asarray(False), _active(weights, problem, kind)
     return State(
-        jnp.asarray(time, dtype=float), step, weights, zero, memory, jnp.asarray(jnp.inf),
-        none, none, jnp.asarray(jnp.inf), _least_caution(control, kind, method), active,
-        tuple(jnp.zeros_like(layer) for layer in active), none, jnp.asarray(jnp.inf), flag, flag,
+        jnp.asarray(time, dtype=float), step, weights, zero, memory, infinite, none, none, infinite,
+        _least_caution(control, fraction), active, tuple(jnp.zeros_like(layer) for layer in active),
+        none, infinite, flag, flag,
     )  # fmt: skip
 
 
@@ -116,7 +119,8 @@ def advance(
         return going & (state.accepted < last_accepted) & (state.accepted + state.rejected < last_attempt)
 
     def attempt(state: State) -> State:
-        smooth = _smooth_step(state.weights, state.squared_speed, problem, control, kind, method)
+        fraction = _fraction(control, state.energy, kind, method)
+        smooth = _smooth_step(state.weights, fraction, problem, control, kind)
         floor = state.caution * smooth
         rest = until - state.time
         lands = state.step >= rest * (1 - 1e-10)
@@ -126,9 +130,12 @@ def advance(
         here = (state.weights, state.energy)
         there, error, _, memory, _ = solver.step(term, state.time, end, here, problem, state.memory, False)
         new, energy = there
-        ratio = _error(error[0], state.weights, new, control.atol, _relative(control, state.energy, kind))
+        relative = _relative(control, state.energy, kind)
+        ratio = _error(error[0], state.weights, new, control.atol, relative)
         finite = jnp.isfinite(ratio) & jnp.isfinite(energy)
-        at_floor = finite & (ratio > 1) & (step <= floor * (1 + 1e-10))
+        # An error that large is no jump of a slope: a sample that had no part in the motion has come into it.
+        tame = ratio * relative <= control.rtol ** (1.0 / order(method))
+        at_floor = finite & tame & (ratio > 1) & (step <= floor * (1 + 1e-10))
         ok = finite & ((ratio <= 1) | at_floor)
         # Looking at every activation costs as much as a gradient; large steps need not be looked at.
         small = ok & (problem.slope < 1) & (step <= _NEAR * smooth)
@@ -140,13 +147,14 @@ def advance(
 
         jumped = at_floor | back | (~ok & (step < smooth))
         caution = jnp.where(jumped, _RISE * state.caution, jnp.where(ok, _FALL * state.caution, state.caution))
-        caution = jnp.clip(caution, _least_caution(control, kind, method), 1.0)
+        caution = jnp.clip(caution, _least_caution(control, fraction), 1.0)
 
         factor = _SAFETY * jnp.where(finite, ratio, jnp.inf) ** (-1.0 / order(method))
         # Near the smallest step it is jumps that limit it: grow carefully, and do not feel the way down again.
         near_floor = step < _NEAR * floor
         factor = jnp.clip(factor, _SHRINK, jnp.where(near_floor, _GROW_NEAR_FLOOR, _GROW))
         wanted = jnp.where(near_floor & ~ok, floor, jnp.maximum(step * factor, floor))
+        wanted = jnp.where(tame | (step > floor), wanted, step * factor)
         wanted = jnp.where(finite, wanted, 0.1 * step)
         # A step cut short to land on `until` says nothing against the one that was planned.
         wanted = jnp.where(ok & lands, jnp.maximum(wanted, state.step), wanted)
@@ -202,43 +210,44 @@ def _crossings(active: Any, before: Any, flipped_before: Any) -> tuple[Any, Any,
     return active, flipped, jnp.any(jnp.stack([jnp.asarray(False), *returned]))
 
 
-def _smooth_step(
-    weights: Weights, squared_speed: Any, problem: Problem, control: Control, kind: Kind, method: str
-) -> Any:
-    """The largest smallest step: one that was asked for, or the part ``_fraction`` of 1/ρ.
+def _smooth_step(weights: Weights, fraction: Any, problem: Problem, control: Control, kind: Kind) -> Any:
+    """The largest smallest step: one that was asked for, or the part ``fraction`` of 1/ρ.
 
-    On the loss clock ρ's bound is far too large: there dW/ds is a weighted mean of the margins' gradients, so that its
-    square is of the size of their outer products' mean, the larger part of the Hessian, and the other part is about
-    depth · ‖dW/ds‖/‖W‖.
+    On the loss clock ρ's bound is far too large: there the larger part of the Hessian is at most the margins' mean
+    squared gradient g², and the other part is about depth · g/‖W‖.
     """
     steepness = stiffness(weights, problem, kind, control.initial_log_loss)
     if kind.clock == "loss":
-        bend = len(weights) * jnp.sqrt(squared_speed / squared_norm(weights))
-        steepness = jnp.minimum(steepness, 4 * squared_speed + bend)
-    smooth = _fraction(control, kind, method) / steepness
-    return jnp.where(control.smallest_step > 0, control.smallest_step, smooth)
+        power = margin_power(weights, problem, kind)
+        bend = len(weights) * jnp.sqrt(power / squared_norm(weights))
+        steepness = jnp.minimum(steepness, 4 * power + bend)
+    return jnp.where(control.smallest_step > 0, control.smallest_step, fraction / steepness)
 
 
-def _fraction(control: Control, kind: Kind, method: str) -> Any:
-    """rtol^{1/p}; on the loss clock 0.1, which lowers ln L by 0.1/4 a step and shifts margins by no more than that."""
-    return 0.1 if kind.clock == "loss" else control.rtol ** (1.0 / order(method))
+def _fraction(control: Control, energy: Any, kind: Kind, method: str) -> Any:
+    """rtol^{1/p}; on the loss clock a step may move margins, of the size of ln 1/L, by 0.5 % and at most by 0.4."""
+    if kind.clock == "time":
+        return control.rtol ** (1.0 / order(method))
+    return jnp.minimum(0.02 * _log_inverse_loss(control, energy), _LARGEST_FRACTION)
 
 
-def _least_caution(control: Control, kind: Kind, method: str) -> Any:
+def _least_caution(control: Control, fraction: Any) -> Any:
     """What makes the smallest step rtol/ρ; a smallest step that was asked for is kept to from the start."""
-    return jnp.where(control.smallest_step > 0, 1.0, control.rtol / _fraction(control, kind, method))
+    return jnp.where(control.smallest_step > 0, 1.0, control.rtol / fraction)
 
 
 def _relative(control: Control, energy: Any, kind: Kind) -> Any:
     """The relative tolerance; on the loss clock it shrinks like 1/ln(1/L).
 
     There a relative error δ of the weights shifts margins, which are about ln(1/L), by δ ln(1/L), and the residuals
-    are exponentials of these. ln L itself is its start minus the energy so far. The steps are then bounded by
-    stability anyway, so that this costs next to nothing.
+    are exponentials of these. The steps are then bounded by stability anyway, so that this costs next to nothing.
     """
-    if kind.clock == "time":
-        return control.rtol
-    return control.rtol / jnp.maximum(1.0, energy - control.initial_log_loss)
+    return control.rtol if kind.clock == "time" else control.rtol / _log_inverse_loss(control, energy)
+
+
+def _log_inverse_loss(control: Control, energy: Any) -> Any:
+    """Ln 1/L on the loss clock, where ln L is its start minus the energy so far; 1 at least."""
+    return jnp.maximum(1.0, energy - control.initial_log_loss)
 
 
 def _error(error: Weights, before: Weights, after: Weights, atol: Any, rtol: Any) -> Any:
