@@ -134,7 +134,7 @@ def advance(
         ratio = _error(error[0], state.weights, new, control.atol, relative)
         finite = jnp.isfinite(ratio) & jnp.isfinite(energy)
         # An error that large is no jump of a slope: a sample that had no part in the motion has come into it.
-        tame = ratio * relative <= control.rtol ** (1.0 / order(method))
+        tame = (ratio * relative <= control.rtol ** (1.0 / order(method))) | (control.smallest_step > 0)
         at_floor = finite & tame & (ratio > 1) & (step <= floor * (1 + 1e-10))
         ok = finite & ((ratio <= 1) | at_floor)
         # Looking at every activation costs as much as a gradient; large steps need not be looked at.
