@@ -1,7 +1,6 @@
 """``biasfree reproduce``: both papers re-derived on this machine."""
 
 import os
-import sys
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -80,7 +79,7 @@ def reproduce(
 
 def _progress(quiet: bool, total: int) -> "Callable[[str, str], None] | None":
     """A line per study on standard error, as it begins and as it ends."""
-    if quiet or not sys.stderr.isatty():
+    if quiet:
         return None
     ended = 0
 

@@ -1,8 +1,7 @@
 """Run studies, several at a time, and leave numbers and pictures in a folder.
 
 Each worker is a process that takes one module of studies after the other, since studies of a module share their
-runs, and writes
-every outcome as soon as it has it: nothing is lost when either is interrupted.
+runs, and writes every outcome as soon as it has it: nothing is lost when either is interrupted, or when a study fails.
 """
 
 import itertools
@@ -43,11 +42,11 @@ def reproduce(
         request: seed, quick and protocol.
         jobs: number of processes.
         fresh: run again what is there already.
-        progress: called with a study's id and "running", "stored" or its verdict.
+        progress: called with a study's id and "running", "stored", "failed" or its verdict.
 
     Raises:
         ValueError: an unknown study.
-        StudyError: a study failed; what finished before it is kept.
+        StudyError: studies failed; all others were run and are kept.
     """
     request, folder = request or Request(), Path(folder)
     chosen = studies.find(wanted)
@@ -64,37 +63,48 @@ def reproduce(
             (study for study in chosen if study.id not in done), key=lambda study: study.run.__module__
         )
     ]
+    # The long ones first, so that no process is left with one at the end.
+    modules.sort(key=lambda task: studies.rank_by_length(task[0]))
+    failures: list[str] = []
+
+    def heard(study: str, state: str, failure: str = "") -> None:
+        tell(study, state)
+        if failure:
+            failures.append(failure)
+
     if jobs <= 1 or len(modules) <= 1:
         for module, ids in modules:
-            run_module(module, ids, str(folder), request, tell)
+            run_module(module, ids, str(folder), request, heard)
     else:
-        _in_processes(modules, str(folder), request, jobs, tell)
+        _in_processes(modules, str(folder), request, jobs, heard)
     for study in chosen:
         if study.id not in done:
             outcome = _outcomes.stored(folder, study.id, request.key)
-            if outcome is None:
-                raise StudyError(f"study {study.id} left no outcome.")
-            done[study.id] = outcome
+            if outcome is not None:
+                done[study.id] = outcome
+    missing = [study.id for study in chosen if study.id not in done]
+    if missing:
+        raise StudyError("\n".join(failures or [f"these studies left no outcome: {', '.join(missing)}."]))
     return [done[study.id] for study in chosen]
 
 
-def run_module(
-    module: str, ids: Sequence[str], folder: str, request: Request, tell: Callable[[str, str], None]
-) -> None:
+def run_module(module: str, ids: Sequence[str], folder: str, request: Request, tell: Callable[..., None]) -> None:
     """Run these studies of one module, one after the other, each with its pictures and its outcome on disk."""
     for study in studies.find(ids):
         if study.run.__module__ != module:
             continue
         tell(study.id, "running")
-        tell(study.id, _one(study, Path(folder), request).verdict)
+        try:
+            verdict = _one(study, Path(folder), request).verdict
+        except Exception as error:
+            tell(study.id, "failed", f"study {study.id} failed: {error}\n{traceback.format_exc()}")
+        else:
+            tell(study.id, verdict)
 
 
 def _one(study: Study, folder: Path, request: Request) -> Outcome:
     begun = time.perf_counter()
-    try:
-        result = study.run(request.seed, request.quick, request.protocol)
-    except Exception as error:
-        raise StudyError(f"study {study.id} failed: {error}") from error
+    result = study.run(request.seed, request.quick, request.protocol)
     names = []
     for name, figure in figures(study.id, result.data).items():
         (folder / "figures").mkdir(parents=True, exist_ok=True)
@@ -114,15 +124,13 @@ def _worker(tasks: Any, news: Any, folder: str, request: Request) -> None:
                 module, ids = tasks.get_nowait()
             except queue.Empty:
                 break
-            run_module(module, ids, folder, request, lambda study, state: news.put((study, state)))
+            run_module(module, ids, folder, request, lambda *message: news.put(message))
     except KeyboardInterrupt:
         pass
-    except Exception as error:
-        news.put(("", f"{error}\n{traceback.format_exc()}"))
 
 
 def _in_processes(
-    modules: list[tuple[str, list[str]]], folder: str, request: Request, jobs: int, tell: Callable[[str, str], None]
+    modules: list[tuple[str, list[str]]], folder: str, request: Request, jobs: int, tell: Callable[..., None]
 ) -> None:
     # JAX's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
@@ -138,12 +146,9 @@ def _in_processes(
     try:
         while any(worker.is_alive() for worker in workers) or not news.empty():
             try:
-                study, state = news.get(timeout=0.2)
+                tell(*news.get(timeout=0.2))
             except queue.Empty:
                 continue
-            if not study:
-                raise StudyError(state)
-            tell(study, state)
     finally:
         for worker in workers:
             worker.terminate()
