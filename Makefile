@@ -11,7 +11,7 @@ endif
 .PHONY: report test test-slow check bench format clean
 
 report: $(VENV)/ready
-	$(RUN)python tools/run_readme.py report
+	$(RUN)biasfree reproduce --out report
 
 # Two processes; a file's tests stay together, since they share runs and compiled functions.
 test: $(VENV)/ready

@@ -1,6 +1,6 @@
 """The peers: what one would write without biasfree, each in the layout (neurons × samples) that runs it fastest.
 
-All in float64, all from the same weights. A two-layer ReLU network, loss ½⟨(y − f)²⟩.
+All in float64, all from the same weights. Beside the flow and the scan, a two-layer ReLU network with square loss.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,31 @@ Weights = tuple[np.ndarray, ...]
 
 
 class _TorchProblem:
-    def __init__(self, data: Dataset, threads: int) -> None:
+    def __init__(self, data: Dataset, threads: int, slope: float = 0.0, loss: str = "square") -> None:
         torch.set_num_threads(threads)
         self._inputs = torch.tensor(data.inputs.T.copy())
         self._targets = torch.tensor(data.targets)
+        leaky = partial(torch.nn.functional.leaky_relu, negative_slope=slope)
+        self._activation = {0.0: torch.relu, 1.0: lambda z: z}.get(slope, leaky)
+        self._square = loss == "square"
 
-    def loss(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        outputs = (second @ torch.relu(first @ self._inputs))[0]
-        return 0.5 * torch.mean((self._targets - outputs) ** 2)
+    def loss(self, *weights: torch.Tensor) -> torch.Tensor:
+        signal = self._inputs
+        for weight in weights[:-1]:
+            signal = self._activation(weight @ signal)
+        outputs = (weights[-1] @ signal)[0]
+        if self._square:
+            return 0.5 * torch.mean((self._targets - outputs) ** 2)
+        return torch.mean(torch.nn.functional.softplus(-self._targets * outputs))
 
 
 class TorchDescent(_TorchProblem):
     """A plain PyTorch loop: autograd, then W ← W − η∇L by hand."""
 
-    def __init__(self, data: Dataset, start: Weights, rate: float, threads: int) -> None:
-        super().__init__(data, threads)
+    def __init__(
+        self, data: Dataset, start: Weights, rate: float, threads: int, slope: float = 0.0, loss: str = "square"
+    ) -> None:
+        super().__init__(data, threads, slope, loss)
         self._rate = rate
         self._weights = [torch.tensor(w).requires_grad_(True) for w in start]
 

@@ -1,5 +1,6 @@
 """What is shown to a person: plots, progress, and the executable paper's page."""
 
+from biasfree.report._course_plot import plot_courses
 from biasfree.report._outcomes import Outcome, Request, write_json
 from biasfree.report._page import write_page
 from biasfree.report._plots import plot_loss, save_figure
@@ -10,6 +11,7 @@ __all__ = [
     "Outcome",
     "Request",
     "StudyError",
+    "plot_courses",
     "plot_loss",
     "progress_bar",
     "reproduce",

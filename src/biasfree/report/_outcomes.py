@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,13 @@ class Request:
     seed: int = 0
     quick: bool = False
     protocol: str = "flow"
+    # Taken where the request is made: all processes that serve it must name the same source.
+    source: str = field(default_factory=lambda: _source())
 
     @property
     def key(self) -> str:
         """Names the request and the source it was run with."""
-        text = json.dumps([self.seed, self.quick, self.protocol, _source()])
+        text = json.dumps([self.seed, self.quick, self.protocol, self.source])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

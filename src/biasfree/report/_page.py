@@ -4,13 +4,13 @@ import base64
 import html
 import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from biasfree import files, studies
 from biasfree.report._outcomes import Outcome
 from biasfree.studies import VERDICTS
-from biasfree.studies._slips import SLIPS
+from biasfree.studies._slips import CHOICES, SLIPS
 
 _STYLE = """
 :root { --ink: #1a1a1a; --faint: #666; --line: #ddd; --paper: #fff;
@@ -71,7 +71,9 @@ def page(folder: Path, outcomes: Sequence[Outcome], seconds: float) -> str:
         "<p>Every theorem, lemma, equation and figure of Zhang, Saxe &amp; Latham (workshop 2024, TMLR 2025) and of "
         "Le &amp; Jegelka (ICLR 2022), run on this machine: the prediction beside the measurement, and a verdict "
         "computed from the two by the rule that is stated.</p>",
-        f"<p class='lead'>{len(outcomes)} results: {summary}. Seed {seed}; {seconds:.0f} s in all.</p></header><main>",
+        f"<p class='lead'>{len(outcomes)} results: {summary}. Seed {seed}; {seconds:.0f} s in all. "
+        "<a href='#slips'>Slips in the printed papers</a>; <a href='#choices'>what they leave open</a>; "
+        "<a href='#provenance'>provenance</a>.</p></header><main>",
         _summary(outcomes),
         *(_section(folder, outcome) for outcome in outcomes),
         _slips({o.id: o for o in outcomes}),
@@ -145,9 +147,22 @@ def _slips(outcomes: dict[str, Outcome]) -> str:
 
 
 def _provenance(outcomes: Sequence[Outcome], seconds: float) -> str:
-    facts = {"wall time": f"{seconds:.1f} s", **(outcomes[-1].environment if outcomes else {})}
+    """What a reproducibility sheet asks for."""
+    facts = {
+        "wall time": f"{seconds:.1f} s",
+        "all studies, one after the other": f"{sum(o.seconds for o in outcomes):.1f} s",
+        **(outcomes[-1].environment if outcomes else {}),
+    }
+    return (
+        "<h2 id='choices'>What the papers leave open</h2><p>Items of a reproducibility sheet that neither text "
+        f"settles, and what is taken here.</p>{_pairs({c.question: c.taken for c in CHOICES})}"
+        f"<h2 id='provenance'>Provenance</h2>{_pairs(facts)}"
+    )
+
+
+def _pairs(facts: Mapping[str, str]) -> str:
     rows = "".join(f"<tr><td>{_text(k)}</td><td>{_text(v)}</td></tr>" for k, v in facts.items())
-    return f"<h2 id='provenance'>Provenance</h2><div class='scroll'><table>{rows}</table></div>"
+    return f"<div class='scroll'><table>{rows}</table></div>"
 
 
 def _verdict(verdict: str) -> str:

@@ -12,9 +12,37 @@ _MODULES: tuple[str, ...] = (
     "homogeneity",
     "theorem_1",
     "corollary_2",
+    "best_possible_loss",
+    "depth_separation",
     "lemmas_8_9",
     "lemmas_10_11",
+    "early_phase",
+    "figure_3",
+    "theorem_5_logistic",
+    "eq_34",
     "corollary_14",
+    "corollary_6",
+    "large_initialisation",
+    "weight_decay",
+    "large_learning_rate",
+    "figures_4_8",
+    "perturbed_symmetry",
+    "stacked_ones",
+    "eq_41",
+    "eq_42",
+    "structure_persists",
+    "figure_5",
+    "le_jegelka",
+)
+
+# Those that take longest, the longest first.
+_LONGEST: tuple[str, ...] = (
+    "figure_3",
+    "le_jegelka",
+    "figure_5",
+    "figures_4_8",
+    "depth_separation",
+    "perturbed_symmetry",
 )
 
 
@@ -42,3 +70,9 @@ def find(wanted: Sequence[str]) -> tuple[Study, ...]:
     known = names()
     ids = {known[checks.one_of(name, known, "study")] for name in wanted}
     return tuple(study for study in studies() if not wanted or study.id in ids)
+
+
+def rank_by_length(module: str) -> int:
+    """Where a module of studies stands among all when the long ones come first."""
+    name = module.rpartition(".")[2]
+    return _LONGEST.index(name) if name in _LONGEST else len(_LONGEST)

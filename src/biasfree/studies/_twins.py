@@ -7,6 +7,7 @@ import numpy as np
 import biasfree as bf
 from biasfree import theory
 from biasfree.studies._shared import TIMES, tight_flow
+from biasfree.studies._velocity import outputs
 
 
 def tight_twins(
@@ -23,11 +24,9 @@ def tight_twins(
 def function_errors(run: bf.Trajectory, twin: bf.Trajectory) -> np.ndarray:
     """Eq. 4, save by save: root mean square of f − f_lin on the inputs, relative to the targets'."""
     inputs, targets = run.dataset.inputs, run.dataset.targets
-    apart = [
-        np.asarray(network(inputs)) - np.asarray(linear(inputs))
-        for network, linear in zip(run.networks, twin.networks, strict=True)
-    ]
-    return np.sqrt(np.mean(np.square(apart), axis=1) / np.mean(targets**2))
+    linear = (twin.weights[1] @ twin.weights[0])[:, 0] @ inputs.T
+    apart = np.array([outputs(network, inputs) for network in run.networks]) - linear
+    return np.sqrt(np.mean(apart**2, axis=1) / np.mean(targets**2))
 
 
 def weight_errors(run: bf.Trajectory, twin: bf.Trajectory) -> np.ndarray:

@@ -5,7 +5,7 @@ import numpy as np
 from biasfree import Network, datasets, measure, theory
 from biasfree.studies._study import Result, Study, at_least, at_most, near
 
-DIM, WIDTH, PAIRS, NETWORKS = 2, 25, 100, 20
+DIM, WIDTH, PAIRS, NETWORKS = 2, 30, 100, 20
 
 
 def _odd(network: Network) -> Network:

@@ -5,7 +5,7 @@ import numpy as np
 from biasfree import Network, theory
 from biasfree.studies._study import Result, Study, at_least, at_most
 
-DIM, WIDTH, INPUTS = 3, 12, 40
+DIM, WIDTH, INPUTS = 4, 30, 200
 DEPTHS, SLOPES, FACTORS = (2, 3, 5), (0.0, 0.2), (1e-6, 1e-3, 0.5, 2.0, 1e3, 1e6)
 
 

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 _THEORY: dict[str, Any] = {"color": "black", "linewidth": 0.8}
 _DOTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 3, "markeredgewidth": 0}
-# Curves that fall on one another are drawn ever thinner, so that each is seen.
+# Curves that fall on one another are drawn ever thinner, and points as rings in one another, so that each is seen.
 _NESTED = (6.5, 5.4, 4.3, 3.3, 2.4, 1.5)
+_RINGS = (8.6, 7.1, 5.6, 4.1, 2.6, 1.1)
+_RING: dict[str, Any] = {"linestyle": "none", "marker": "o", "markerfacecolor": "none", "markeredgewidth": 0.7}
 
 
 def _panels(rows: int, columns: int, height: float, **options: Any) -> tuple["Figure", Any]:
@@ -33,36 +35,48 @@ def figure_3(data: Mapping[str, Any]) -> "Figure":
     with mpl.rc_context(STYLE):
         figure, (over_time, rescaled, weights) = _panels(3, 1, 5.8)
         end = 1.4 * data["escape"]
-        for colour, size, (slope, curve) in zip(COLOURS, _NESTED, data["curves"].items(), strict=False):
+        rescaled.plot(*data["curves"]["1"]["theory"], **_THEORY)
+        for colour, size, (slope, curve) in zip(COLOURS, _RINGS, data["curves"].items(), strict=False):
             factor = (1 + float(slope)) / 2
             label = f"$\\alpha$ = {slope}"
             over_time.plot(*curve["theory"], color=colour, linewidth=0.9)
             over_time.plot(curve["times"], curve["losses"], color=colour, label=label, **_DOTS)
-            rescaled.plot(factor * curve["times"], curve["losses"], color=colour, **{**_DOTS, "markersize": size})
-        rescaled.plot(*data["curves"]["1"]["theory"], label="theory, Eq. 34", **_THEORY)
+            rescaled.plot(factor * curve["times"], curve["losses"], color=colour, markersize=size, **_RING)
         over_time.plot([], [], label="theory", **_THEORY)
-        for axes, limit in ((over_time, 2 * end), (rescaled, end)):
+        top = 1.12 * data["curves"]["1"]["losses"][0]
+        for axes, limits in ((over_time, (0, 2 * end)), (rescaled, (0.72 * data["escape"], 1.28 * data["escape"]))):
             axes.axhline(data["least_squares"], color="grey", linewidth=0.7, linestyle=":")
-            axes.set(xlim=(0, limit), ylim=(0, None), ylabel="square loss")
+            axes.set(xlim=limits, ylim=(0, top), ylabel="square loss")
         over_time.text(0, data["least_squares"], " least squares", color="grey", fontsize=7, va="bottom")
         over_time.set(xlabel="flow time $t$")
-        over_time.legend(fontsize=7, loc="upper right", bbox_to_anchor=(1.0, 1.1), handletextpad=0.3)
+        figure.legend(loc="outside upper center", ncols=4, fontsize=7, handletextpad=0.3, columnspacing=1.2)
         rescaled.set(xlabel=r"rescaled time $\frac{1}{2}(\alpha+1)t$")
-        rescaled.legend(loc="upper right", fontsize=7)
-        late = data["rescaled"] > 0.7 * data["escape"]
-        for colour, error in zip(COLOURS, data["errors"].values(), strict=False):
-            weights.plot(data["rescaled"][late], 100 * error[late], color=colour, marker="o", markersize=2.5)
-        top = 100 * max(data["predicted"], 0.01)
-        weights.axhline(100 * data["predicted"], label=r"predicted, $|\varepsilon|/2$", linestyle="--", **_THEORY)
-        weights.axhline(1, color="grey", linewidth=0.7, linestyle=":")
-        weights.text(data["rescaled"][late][0], 1, "printed: below 1 %", color="grey", fontsize=7, va="bottom")
-        weights.set(xscale="log", ylim=(0, 1.2 * top), ylabel="weight error, %")
+        late = data["rescaled"] >= 0.7 * data["escape"]
         first, last = data["rescaled"][late][[0, -1]]
-        ticks = [tick for tick in (10, 20, 50, 100, 200, 500) if first <= tick <= last]
-        weights.set_xticks(ticks, [f"{tick}" for tick in ticks])
-        weights.set_xticks([], minor=True)
+        grid = data["foreseen"]["times"]
+        for colour, (slope, error) in zip(COLOURS, data["errors"].items(), strict=False):
+            weights.plot(grid, 100 * data["foreseen"][slope], color=colour, linewidth=0.9)
+            weights.plot(data["rescaled"][late], 100 * error[late], color=colour, **_DOTS)
+        weights.axhline(100 * data["predicted"], linestyle="--", **_THEORY)
+        weights.text(last, 101 * data["predicted"], r"$|\varepsilon|/2$ ", fontsize=7, va="bottom", ha="right")
+        weights.axhline(1, color="grey", linewidth=0.7, linestyle=":")
+        weights.text(first, 1, " printed: below 1 %", color="grey", fontsize=7, va="bottom")
+        weights.set(xlim=(first, last), ylim=(0, 125 * max(data["predicted"], 0.01)), ylabel="weight error (%)")
         weights.set(xlabel=r"rescaled time $\frac{1}{2}(\alpha+1)t$")
-        weights.legend(loc="lower right", fontsize=7)
+    return figure
+
+
+def assumption_4(data: Mapping[str, Any]) -> "Figure":
+    """How far the weights are from rank one, with Eq. 23, and their positive and negative parts from equal norm."""
+    with mpl.rc_context(STYLE):
+        figure, axes = _panels(1, 1, 2.5)
+        name = r"not rank one: $\|W_1 - W_2^\top r^\top\|/\|W_1\|$"
+        axes.plot(data["times"], data["distance"], color=COLOURS[0], label=name, **_DOTS)
+        axes.plot(*data["foreseen"], label="the same by Eq. 23", **_THEORY)
+        axes.plot(data["times"], np.abs(data["imbalance"]), color=COLOURS[1], label="unequal signs", **_DOTS)
+        axes.axhline(abs(data["start"]), label=r"$|\varepsilon|$ of $r_1$", linestyle="--", **_THEORY)
+        axes.set(yscale="log", xlabel="flow time $t$", ylabel="defect of Assumption 4", xlim=(0, data["times"][-1]))
+        figure.legend(loc="outside upper center", ncols=2, fontsize=7, handletextpad=0.4, columnspacing=1.2)
     return figure
 
 
@@ -95,9 +109,10 @@ def weight_decay(data: Mapping[str, Any]) -> "Figure":
         axes.plot(times, curves["matching"], linestyle="--", label=r"linear twin, $2\lambda/(\alpha+1)$", **_THEORY)
         axes.plot(times, curves["equal"], color=COLOURS[1], linestyle="-.", label=r"linear twin, the same $\lambda$")
         limit = r"minimum of $L + \lambda_{\mathrm{lin}}\|w\|$"
-        for name, text, side in (("limit", limit, "bottom"), ("least squares", "least squares", "top")):
+        for name, text, side in (("limit", limit, 1), ("least squares", "least squares", -1)):
             axes.axhline(levels[name], color="grey", linewidth=0.7, linestyle=":")
-            axes.text(60, levels[name], f"{text} ", color="grey", fontsize=7, va=side, ha="right")
+            note = {"color": "grey", "fontsize": 7, "ha": "right", "va": "bottom" if side > 0 else "top"}
+            axes.annotate(text, (60, levels[name]), (-2, 3 * side), textcoords="offset points", **note)
         axes.set(xlabel=r"flow time $t$ of the ReLU network", ylabel="square loss", xlim=(0, 60))
         axes.set_ylim(levels["least squares"] - 0.12 * (curves["network"][0] - levels["least squares"]), None)
         axes.legend()
@@ -113,9 +128,9 @@ def large_initialisation(data: Mapping[str, Any]) -> "Figure":
                 axes.plot(data["times"][1:], error[1:], color=colour, label=f"$\\gamma$ = {scale}")
         for axes, text in zip(panels, ("function, Eq. 4", "weights, Eq. 5"), strict=True):
             axes.set(xscale="log", yscale="log", xlabel="flow time $t$", ylim=(3e-5, 3))
-            axes.text(0.97, 0.97, text, transform=axes.transAxes, ha="right", va="top", fontsize=7)
+            axes.set_title(text, fontsize=8)
         panels[0].set_ylabel("distance from the linear twin")
-        panels[1].legend(loc="lower left", fontsize=7)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=7)
     return figure
 
 
@@ -151,12 +166,12 @@ def max_margin(data: Mapping[str, Any]) -> "Figure":
             begun = decades > 1
             axes.plot(decades[begun], gap[begun], label=f"{name} network", **styles[name])
         decades, gap = data["curves"]["ReLU"]
-        line = np.array([20.0, 1000.0])
+        line = np.array([20.0, decades[-1]])
         if np.isfinite(data["limit"]):
             height = 0.5 * (data["limit"] / (line * np.log(10))) ** 2
             text = r"predicted: $\frac{1}{2}(k\,/\ln\frac{1}{L})^2$"
         else:
-            height = gap[-1] * (decades[-1] / line) ** data["power"]
+            height = gap[-1] * decades[-1] / line
             text = r"slope of $1/\ln\frac{1}{L}$"
         axes.plot(line, height, linestyle="--", label=text, **_THEORY)
         axes.set(xscale="log", yscale="log", xlabel=r"$-\log_{10}$ of the logistic loss")
@@ -188,11 +203,13 @@ def theorem_13(data: Mapping[str, Any]) -> "Figure":
         errors.plot([], [], color="grey", linewidth=0.8, linestyle="--", label="predicted")
         errors.fill_between([], [], color="grey", alpha=0.3, linewidth=0, label="window of Thm 13")
         errors.set(yscale="log", xlabel="flow time $t$", ylabel="relative error of Eq. 23")
-        errors.legend(loc="lower right", fontsize=7, frameon=True, facecolor="white", edgecolor="none", framealpha=1)
+        names = {"handlelength": 1.3, "handletextpad": 0.4, "columnspacing": 0.9, "fontsize": 7}
+        errors.legend(loc="lower right", bbox_to_anchor=(1.02, 0.98), ncols=3, **names)
     return figure
 
 
 FIGURES = {
+    "assumption-4": assumption_4,
     "tmlr-figure-3": figure_3,
     "theorem-5-logistic": theorem_5_logistic,
     "weight-decay": weight_decay,

@@ -29,4 +29,20 @@ def corollary_14(data: Mapping[str, Any]) -> "Figure":
     return figure
 
 
-FIGURES = {"corollary-14": corollary_14}
+def eq_34(data: Mapping[str, Any]) -> "Figure":
+    """Flow and reduced flow, by slope."""
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(layout="constrained")
+        axes = figure.subplots()
+        for colour, (slope, (flow, reduced)) in zip(COLOURS, data["curves"].items(), strict=False):
+            axes.plot(data["times"], flow, color=colour, linewidth=3, alpha=0.4, label=f"flow, $\\alpha$ = {slope}")
+            axes.plot(data["times"], reduced, "--", color="black", linewidth=0.9)
+        axes.plot([], [], "--", color="black", linewidth=0.9, label="Eq. 34, reduced")
+        axes.set(xlabel="flow time $t$", ylabel="square loss", xlim=(0, data["times"][-1]))
+        axes.legend()
+    return figure
+
+
+FIGURES = {"corollary-14": corollary_14, "eq-34": eq_34}

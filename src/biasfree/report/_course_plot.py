@@ -1,0 +1,49 @@
+"""The learning curve of a diagnosis: foretold, simulated, and the levels that matter."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from biasfree.report._plots import COLOURS, STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_courses(
+    simulated: Sequence[tuple[Any, Any, Any]],
+    foretold: Sequence[tuple[Any, Any]],
+    levels: Mapping[str, float],
+    departure: float | None,
+    loss: str,
+) -> "Figure":
+    """Loss against flow time of several starts, ReLU and linear twin, with what was foretold laid over them.
+
+    Args:
+        simulated: (times, losses, losses of the linear twin) of each start.
+        foretold: (times, losses) of each start.
+        levels: name → loss, drawn as horizontal lines.
+        departure: a time to mark, if there is one.
+        loss: the name of the loss.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(layout="constrained")
+        axes = figure.subplots()
+        for k, (times, values, twin) in enumerate(simulated):
+            axes.plot(times, values, color=COLOURS[5], linewidth=3.0, label=None if k else "ReLU, simulated")
+            axes.plot(times, twin, color=COLOURS[1], linewidth=1.0, label=None if k else "linear twin, simulated")
+        drawn = [pair for pair in foretold if len(pair[0])]
+        for k, (times, values) in enumerate(drawn):
+            axes.plot(times, values, "--", color="black", linewidth=0.9, label=None if k else "foretold")
+        for name, level in levels.items():
+            axes.axhline(level, color="grey", linewidth=0.6)
+            axes.annotate(name, (1, level), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=6.5)
+        if departure is not None:
+            axes.axvline(departure, color=COLOURS[2], linewidth=0.8, linestyle=":", label="leaves the linear solution")
+        ends = [float(course[0][-1]) for course in (simulated or drawn)]
+        axes.set(xlabel="flow time $t$", ylabel=f"{loss} loss", xlim=(0, max(ends, default=1.0)))
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize=6.5)
+    return figure
