@@ -15,7 +15,8 @@ else:
     os.environ["JAX_ENABLE_X64"] = "1"
 
 if TYPE_CHECKING:
-    from biasfree import datasets, losses, measure, networks, report, studies, theory
+    from biasfree import answers, datasets, losses, measure, networks, report, studies, theory
+    from biasfree.answers import diagnose, inspect
     from biasfree.datasets import Dataset
     from biasfree.dynamics import (
         DescentGap,
@@ -36,10 +37,12 @@ _HOME = {
     "Stop": "biasfree.dynamics",
     "Trajectory": "biasfree.dynamics",
     "descent_gap": "biasfree.dynamics",
+    "diagnose": "biasfree.answers",
     "gradient_descent": "biasfree.dynamics",
     "gradient_flow": "biasfree.dynamics",
+    "inspect": "biasfree.answers",
 }
-_MODULES = ("datasets", "dynamics", "losses", "measure", "networks", "report", "studies", "theory")
+_MODULES = ("answers", "datasets", "dynamics", "losses", "measure", "networks", "report", "studies", "theory")
 
 __all__ = [
     "Dataset",
@@ -47,10 +50,13 @@ __all__ = [
     "Network",
     "Stop",
     "Trajectory",
+    "answers",
     "datasets",
     "descent_gap",
+    "diagnose",
     "gradient_descent",
     "gradient_flow",
+    "inspect",
     "losses",
     "measure",
     "networks",

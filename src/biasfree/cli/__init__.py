@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from biasfree.cli._diagnose import diagnose
+from biasfree.cli._inspect import inspect
 from biasfree.cli._reproduce import reproduce
 from biasfree.cli._simulate import simulate
 
@@ -38,6 +40,8 @@ def biasfree(
 
 app.command()(simulate)
 app.command()(reproduce)
+app.command()(diagnose)
+app.command()(inspect)
 
 
 def main() -> None:

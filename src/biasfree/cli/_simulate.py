@@ -63,7 +63,7 @@ def simulate(
     if plot is not None:
         files.writable(plot, _plots.FORMATS)
     depth, width = checks.count(depth, "depth"), checks.count(width, "width")
-    dataset = _dataset(data, target, seed)
+    dataset = load_dataset(data, target, seed)
     network = Network.init([dataset.dim, *[width] * (depth - 1), dataset.outputs], slope, init_scale, seed)
     shared: dict[str, Any] = {"loss": loss.value, "weight_decay": weight_decay, "save": save}
     if learning_rate is not None:
@@ -100,11 +100,12 @@ def simulate(
         raise typer.Exit(1)
 
 
-def _dataset(data: str, target: str | None, seed: int) -> "Dataset":
+def load_dataset(data: str, target: str | None, seed: int) -> "Dataset":
+    """A file, or a built-in data set by its name."""
     from biasfree import datasets
 
     if Path(data).suffix or Path(data).exists():
         return datasets.load(data, target)
     if target is not None:
-        raise ValueError(f"--target names a column of a file, but --data {data} is a built-in data set.")
+        raise ValueError(f"--target names a column of a file, but {data} is a built-in data set.")
     return datasets.builtin(data, seed=seed)

@@ -4,14 +4,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biasfree.answers import Inspection
 from biasfree.report._plots import COLOURS, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from biasfree.answers import Inspection
 
-def plot_inspection(found: Inspection) -> "Figure":
+
+def plot_inspection(found: "Inspection") -> "Figure":
     """Left: the network's output against that of the best linear map. Right: singular values of each layer.
 
     Args:

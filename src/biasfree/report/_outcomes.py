@@ -18,6 +18,16 @@ from biasfree.studies import Result, Study
 FOLDER = "results"
 
 
+@functools.cache
+def _source() -> str:
+    """A digest of this package's own source."""
+    digest = hashlib.sha256()
+    root = Path(biasfree.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
 @dataclass(frozen=True)
 class Request:
     """What was asked of every study: the same request on the same source gives the same outcome."""
@@ -26,7 +36,7 @@ class Request:
     quick: bool = False
     protocol: str = "flow"
     # Taken where the request is made: all processes that serve it must name the same source.
-    source: str = field(default_factory=lambda: _source())
+    source: str = field(default_factory=_source)
 
     @property
     def key(self) -> str:
@@ -108,16 +118,6 @@ def write_json(path: Path | str, outcomes: Sequence[Outcome]) -> None:
     with files.written_whole(files.writable(path, (".json",))) as draft:
         text = json.dumps([outcome.public() for outcome in outcomes], ensure_ascii=False, indent=1)
         Path(draft).write_text(text, encoding="utf-8")
-
-
-@functools.cache
-def _source() -> str:
-    """A digest of this package's own source."""
-    digest = hashlib.sha256()
-    root = Path(biasfree.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def _plain(value: Any) -> Any:

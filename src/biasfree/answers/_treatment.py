@@ -1,0 +1,118 @@
+"""What is done to a user's table before it is judged, and what is worth knowing about it: nothing happens silently."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from biasfree.datasets import Dataset
+
+# Columns whose sizes differ by more than this are learned one long after the other.
+_WILD = 100.0
+
+
+@dataclass(frozen=True)
+class Treated:
+    """A data set ready to be judged.
+
+    Attributes:
+        dataset: with scalar targets, ±1 where the loss needs labels.
+        notes: sentences on what was done, and on what may surprise.
+    """
+
+    dataset: Dataset
+    notes: tuple[str, ...]
+
+
+def treat(dataset: Dataset, loss: str, standardise: bool = False) -> Treated:
+    """Turn labels into ±1 where the loss needs them, centre and scale if asked, and note what stands out.
+
+    Args:
+        dataset: as loaded.
+        loss: "square" or "logistic".
+        standardise: subtract each input's mean and divide by its standard deviation.
+
+    Raises:
+        ValueError: several outputs, labels that are not two values.
+    """
+    notes: list[str] = []
+    if dataset.outputs != 1:
+        raise ValueError(
+            f"the target must be one number per sample, got {dataset.outputs}. Diagnose one column of it at a time."
+        )
+    inputs, targets = dataset.inputs, dataset.targets
+    if loss != "square":
+        targets = _labels(targets, notes)
+    elif not targets.any():
+        raise ValueError("all targets are zero: there is nothing to learn.")
+    if not inputs.any():
+        raise ValueError("all inputs are zero: a network without biases gives 0 on every sample.")
+    spread = inputs.std(axis=0)
+    if standardise:
+        still = spread <= 1e-12 * np.maximum(np.abs(inputs).max(axis=0), 1e-300)
+        inputs = np.where(still, inputs, (inputs - inputs.mean(axis=0)) / np.where(still, 1.0, spread))
+        notes.append(
+            "Inputs were standardised: each column less its mean, divided by its standard deviation. Moving the origin "
+            "changes which samples are opposite to each other, and so the answer below, which is about the "
+            "standardised data."
+        )
+    treated = Dataset(inputs, targets, dataset.name, {**dataset.origin, "standardised": standardise})
+    return Treated(treated, (*notes, *_remarks(treated, standardise)))
+
+
+def _labels(targets: np.ndarray, notes: list[str]) -> np.ndarray:
+    values = np.unique(targets)
+    if values.size == 1:
+        raise ValueError(f"all labels are {values[0]:g}: the logistic loss needs two classes.")
+    if values.size > 2:
+        few = ", ".join(f"{v:g}" for v in values[:5]) + (", …" if values.size > 5 else "")
+        raise ValueError(
+            f"the logistic loss needs two classes, got {values.size} values ({few}). For several classes, mark one of "
+            "them 1 and all others −1 and diagnose class by class; for a number to predict, use the square loss."
+        )
+    if values.tolist() != [-1.0, 1.0]:
+        notes.append(f"Labels {values[0]:g} and {values[1]:g} were read as −1 and +1.")
+    return np.where(targets == values[1], 1.0, -1.0)
+
+
+def _remarks(dataset: Dataset, standardised: bool) -> list[str]:
+    """Sentences on what stands out; none for a plain table."""
+    inputs, found = dataset.inputs, []
+    sizes = np.sqrt(np.mean(inputs**2, axis=0))
+    constant = np.flatnonzero(np.ptp(inputs, axis=0) == 0)
+    empty = constant[sizes[constant] == 0]
+    offset = np.setdiff1d(constant, empty)
+    if empty.size:
+        found.append(f"Column {_listed(empty)} of the inputs is zero throughout and has no effect.")
+    if offset.size:
+        found.append(
+            f"Column {_listed(offset)} of the inputs is constant: stacked ones, which act as a bias of the first "
+            "layer that is regularised and trained as a weight, and are not the same as a bias."
+        )
+    live = sizes[sizes > 0]
+    if live.size and live.max() > _WILD * live.min() and not standardised:
+        found.append(
+            f"Columns differ in size by a factor of {live.max() / live.min():.2g}: the largest decide what is learned "
+            "first, and the others follow long after. Standardising (--standardise) would change this, and the answer."
+        )
+    mean = np.linalg.norm(inputs.mean(axis=0)) / np.sqrt(np.mean(np.sum(inputs**2, axis=1)))
+    if mean > 0.1 and not standardised:
+        found.append(
+            f"The inputs lie off the origin (their mean is {mean:.0%} of their size), so that they cannot be even. "
+            "Centring (--standardise) would change this, and the answer."
+        )
+    if dataset.samples < dataset.dim:
+        found.append(
+            f"There are fewer samples ({dataset.samples}) than dimensions ({dataset.dim}): a linear map fits generic "
+            "targets exactly, and on these samples every network looks linear."
+        )
+    if dataset.dim == 1:
+        found.append("The inputs are one-dimensional: a bias-free network is two straight lines that meet at 0.")
+    repeated = dataset.samples - len(np.unique(inputs, axis=0))
+    if repeated:
+        found.append(f"{repeated} of {dataset.samples} samples repeat the inputs of another.")
+    return found
+
+
+def _listed(columns: np.ndarray) -> str:
+    shown = ", ".join(str(c) for c in columns[:5])
+    return shown + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")

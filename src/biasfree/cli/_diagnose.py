@@ -1,0 +1,63 @@
+"""``biasfree diagnose``: the title's question for the user's own data."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from biasfree.cli._simulate import load_dataset
+
+
+class Loss(StrEnum):
+    """The losses whose course is foretold."""
+
+    square = "square"
+    logistic = "logistic"
+
+
+def diagnose(
+    data: Annotated[str, typer.Argument(help="A CSV, Parquet or NPZ file, or a built-in data set (try six-points).")],
+    target: Annotated[str | None, typer.Option(help="Column of the file to predict.")] = None,
+    loss: Annotated[Loss, typer.Option(help="square, or logistic for two classes.")] = Loss.square,
+    slope: Annotated[float, typer.Option(help="0 is ReLU, 1 linear, between them leaky ReLU.")] = 0.0,
+    width: Annotated[int, typer.Option(help="Hidden neurons.")] = 100,
+    depth: Annotated[int, typer.Option(help="Weight layers; departures are foretold for 2.")] = 2,
+    init_scale: Annotated[float, typer.Option(help="Norm of each layer at the start.")] = 1e-3,
+    seeds: Annotated[int, typer.Option(help="Number of starts to look at.")] = 3,
+    standardise: Annotated[
+        bool, typer.Option("--standardise", help="Centre and scale the inputs first; moves the origin.")
+    ] = False,
+    no_simulate: Annotated[bool, typer.Option("--no-simulate", help="Foretell only, do not check.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers to this JSON file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained page.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the learning curves to this .png, .pdf or .svg.")] = None,
+) -> None:
+    """Will a bias-free network be effectively linear on this data, until when, and what can it never learn?"""
+    from biasfree import answers, files, report
+    from biasfree.report import _plots
+    from biasfree.report._answer_page import Section, write_answer_page
+
+    for path, endings in ((json_file, (".json",)), (html, (".html",)), (plot, _plots.FORMATS)):
+        if path is not None:
+            files.writable(path, endings)
+    dataset = load_dataset(data, target, 0)
+    found = answers.diagnose(
+        dataset, loss.value, slope, width, depth, init_scale, seeds, simulate=not no_simulate, standardise=standardise
+    )
+    if json_file is not None:
+        with files.written_whole(json_file) as draft:
+            text = json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
+            Path(draft).write_text(text + "\n", encoding="utf-8")
+    if plot is not None:
+        report.save_figure(found.plot(), plot)
+    if html is not None:
+        sections = [Section(title, told) for title, told in found.sections().items()]
+        caption = "Loss of the simulated networks and of their linear twins, and what was foretold"
+        sections.insert(2, Section("The learning curve", figure=found.plot(), caption=caption))
+        settings = {name: str(value) for name, value in found.settings.items()}
+        write_answer_page(html, f"Is a bias-free network linear on {dataset.name}?", found.headline, sections, settings)
+    typer.echo(str(found))
+    for path in filter(None, (json_file, html, plot)):
+        typer.echo(f"wrote {path}")
