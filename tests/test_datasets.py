@@ -1,6 +1,7 @@
 """Data sets: what they must contain, and the sentences for what they must not."""
 
 import dataclasses
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -212,3 +213,12 @@ def test_bad_arrays_get_a_sentence(inputs, targets, sentence) -> None:
 def test_bad_settings_get_a_sentence(call, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_an_archive_that_unpacks_to_hundreds_of_megabytes_is_not_read(tmp_path) -> None:
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("inputs.npy", "w") as member:
+        for _ in range(300):
+            member.write(bytes(2**20))
+    with pytest.raises(ValueError, match="not taken for data"):
+        datasets.load(path)

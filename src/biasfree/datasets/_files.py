@@ -12,6 +12,8 @@ from biasfree import checks, files
 from biasfree.datasets._dataset import Dataset
 
 _SUFFIXES = (".csv", ".npz", ".parquet")
+# Beyond so many bytes, data that were packed more tightly than this are taken for a zip bomb.
+_LARGE, _PACKED = 2**28, 100
 
 
 def load(path: str | os.PathLike[str], target: str | None = None) -> Dataset:
@@ -128,6 +130,16 @@ def _parquet(source: Path) -> pd.DataFrame:
 
 
 def _npz(source: Path) -> dict[str, np.ndarray]:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            declared = sum(member.file_size for member in archive.infolist())
+    except (OSError, zipfile.BadZipFile):
+        declared = 0  # said below
+    if declared > _LARGE and declared > _PACKED * source.stat().st_size:
+        raise ValueError(
+            f"cannot read {source.name} as NPZ: {source.stat().st_size:,} bytes that unpack to {declared:,} are not "
+            "taken for data. Save it uncompressed, with np.savez."
+        )
     try:
         with np.load(source, allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):
