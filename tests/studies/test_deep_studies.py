@@ -54,7 +54,9 @@ def test_printed_eq_42_fails_in_the_middle_and_only_there() -> None:
     assert measured["printed, first and last layers"] < 1e-12
 
 
-effective_map, eq_42_velocity, reduced = theory.effective_map, theory.eq_42_velocity, theory.deep_reduced_flow
+effective_map = theory.effective_map
+eq_42_velocity: Any = theory.eq_42_velocity
+reduced: Any = theory.deep_reduced_flow
 staircase, two_paths, bound = theory.deep_staircase, theory.two_path_flow, theory.rank_bound
 least_squares, neuron_balance, matrix_balance = theory.least_squares, measure.neuron_balance, measure.matrix_balance
 

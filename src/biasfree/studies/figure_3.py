@@ -61,7 +61,7 @@ class Runs:
         """Slope → run, the linear one last."""
         return {**self.others, 1.0: self.linear}
 
-    @property
+    @functools.cached_property
     def learnable(self) -> float:
         """What there is to learn: the first loss less that of least squares."""
         return float(self.linear.losses[0] - theory.linear_loss(theory.least_squares(self.data), self.data))
@@ -102,13 +102,12 @@ def runs(seed: int, quick: bool, protocol: str) -> Runs:
     return Runs(times, linear, found, start.imbalance, escape, lag)
 
 
-def predicted_losses(these: Runs, slope: float, times: np.ndarray) -> np.ndarray:
+def predicted_maps(these: Runs, slope: float, times: np.ndarray) -> np.ndarray:
     """Eq. 34's reduced flow from Theorem 13's aligned start, at the network's own times; the data are not white."""
     data, start = these.data, theory.aligned_start(these.all[slope].template, these.data)
-    w = theory.reduced_flow(
+    return theory.reduced_flow(
         times / these.lag[slope], data.covariance, data.correlation, start.direction, start.norm, slope
     )
-    return theory.linear_loss(w, data)
 
 
 def predicted_errors(these: Runs, slope: float, times: np.ndarray) -> np.ndarray:
@@ -197,13 +196,14 @@ def figure(seed: int, quick: bool, protocol: str) -> Result:
     early = int(np.searchsorted(these.times, 0.7 * these.escape))
     fine = np.linspace(0, 1.5 * these.escape, 300)
     grid = np.union1d(these.times, np.geomspace(0.7 * these.escape, these.times[-1], 60))
+    own = {slope: fine / theory.linear_time(1.0, slope) for slope in these.all}
+    maps = [predicted_maps(these, slope, np.append(run.times, own[slope])) for slope, run in these.all.items()]
     curves, gaps, collapse, errors, foreseen = {}, [], [], {}, {}
-    for slope, run in these.all.items():
-        own = fine / theory.linear_time(1.0, slope)
-        at_saves, between = np.split(predicted_losses(these, slope, np.append(run.times, own)), [run.times.size])
+    for (slope, run), losses in zip(these.all.items(), theory.linear_loss(np.array(maps), these.data), strict=True):
+        at_saves, between = np.split(losses, [run.times.size])
         gaps.append(np.abs(run.losses - at_saves).max())
         collapse.append(np.abs(run.losses - these.linear.losses).max())
-        curves[f"{slope:g}"] = {"times": run.times, "losses": run.losses, "theory": np.array([own, between])}
+        curves[f"{slope:g}"] = {"times": run.times, "losses": run.losses, "theory": np.array([own[slope], between])}
         if slope in these.others:
             errors[f"{slope:g}"] = weight_errors(run, these.linear)
             foreseen[f"{slope:g}"] = predicted_errors(these, slope, grid)

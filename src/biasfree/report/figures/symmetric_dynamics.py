@@ -7,6 +7,7 @@ import matplotlib as mpl
 import numpy as np
 
 from biasfree.report._plots import COLOURS, STYLE
+from biasfree.report.figures.time_courses import SLOPE_COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,8 +37,8 @@ def figure_3(data: Mapping[str, Any]) -> "Figure":
         figure, (over_time, rescaled, weights) = _panels(3, 1, 5.8)
         end = 1.4 * data["escape"]
         rescaled.plot(*data["curves"]["1"]["theory"], **_THEORY)
-        for colour, size, (slope, curve) in zip(COLOURS, _RINGS, data["curves"].items(), strict=False):
-            factor = (1 + float(slope)) / 2
+        for size, (slope, curve) in zip(_RINGS, data["curves"].items(), strict=False):
+            colour, factor = SLOPE_COLOURS[slope], (1 + float(slope)) / 2
             label = f"$\\alpha$ = {slope}"
             over_time.plot(*curve["theory"], color=colour, linewidth=0.9)
             over_time.plot(curve["times"], curve["losses"], color=colour, label=label, **_DOTS)
@@ -54,13 +55,14 @@ def figure_3(data: Mapping[str, Any]) -> "Figure":
         late = data["rescaled"] >= 0.7 * data["escape"]
         first, last = data["rescaled"][late][[0, -1]]
         grid = data["foreseen"]["times"]
-        for colour, (slope, error) in zip(COLOURS, data["errors"].items(), strict=False):
+        for slope, error in data["errors"].items():
+            colour = SLOPE_COLOURS[slope]
             weights.plot(grid, 100 * data["foreseen"][slope], color=colour, linewidth=0.9)
             weights.plot(data["rescaled"][late], 100 * error[late], color=colour, **_DOTS)
         weights.axhline(100 * data["predicted"], linestyle="--", **_THEORY)
-        weights.text(last, 101 * data["predicted"], r"$|\varepsilon|/2$ ", fontsize=7, va="bottom", ha="right")
+        weights.text(first, 101 * data["predicted"], r" $|\varepsilon|/2$", fontsize=7, va="bottom")
         weights.axhline(1, color="grey", linewidth=0.7, linestyle=":")
-        weights.text(first, 1, " printed: below 1 %", color="grey", fontsize=7, va="bottom")
+        weights.text(last, 1, "printed: below 1 % ", color="grey", fontsize=7, va="bottom", ha="right")
         weights.set(xlim=(first, last), ylim=(0, 125 * max(data["predicted"], 0.01)), ylabel="weight error (%)")
         weights.set(xlabel=r"rescaled time $\frac{1}{2}(\alpha+1)t$")
     return figure
@@ -84,9 +86,8 @@ def theorem_5_logistic(data: Mapping[str, Any]) -> "Figure":
     """Logistic loss over time and over rescaled time, with the reduced flow and the linear twin on top."""
     with mpl.rc_context(STYLE):
         figure, (over_time, rescaled) = _panels(1, 2, 2.1, sharey=True)
-        for colour, width, (slope, (losses, reduced)) in zip(
-            COLOURS, _NESTED[::2], data["curves"].items(), strict=False
-        ):
+        for width, (slope, (losses, reduced)) in zip(_NESTED[::2], data["curves"].items(), strict=False):
+            colour = SLOPE_COLOURS[slope]
             over_time.plot(data["times"], losses, color=colour, linewidth=3, alpha=0.5)
             over_time.plot(data["times"], reduced, linestyle="--", **_THEORY)
             label = f"$\\alpha$ = {slope}"
