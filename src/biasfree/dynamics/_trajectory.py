@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
@@ -93,7 +92,9 @@ class Trajectory:
     ) -> "Trajectory":
         """Put a trajectory together from what a run recorded."""
         weights = recorder.stacked()
-        log_losses = np.asarray(_log_losses(weights, problem, kind=kind))
+        # One after the other by what is compiled already: all at once would be compiled for every number of them.
+        each = (_field.compiled_log_loss(layers, problem, kind=kind) for layers in zip(*weights, strict=True))
+        log_losses = np.array([float(value) for value in each])
         with np.errstate(over="ignore"):  # a run that diverges may end at a loss beyond 1e308
             losses = np.exp(log_losses)
         return cls(
@@ -292,11 +293,6 @@ class Trajectory:
         if self.settings["method"] != "descent" and max(self.balance_drift, self.energy_gap) > 1e-2:
             return f"{text} — poor: use a smaller rtol or atol"
         return text
-
-
-@functools.partial(jax.jit, static_argnames="kind")
-def _log_losses(weights: Any, problem: _field.Problem, kind: _field.Kind) -> Any:
-    return jax.lax.map(lambda layers: _field.log_loss(layers, problem, kind), weights)
 
 
 def _level(trajectory: Trajectory, index: int) -> str:

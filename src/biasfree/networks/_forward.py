@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 
@@ -40,14 +41,15 @@ def hidden_layers(
     """What enters each layer, z₀ = x, z₁ = φ(h₁), …, and last the output h_L; one column per sample.
 
     σ'(0) = α: ``where`` makes the kink belong to the inactive side, as Appendix F.2 needs, unlike
-    ``jnp.maximum``, whose derivative at 0 is ½.
+    ``jnp.maximum``, whose derivative at 0 is ½. NumPy arrays are taken through by NumPy, which compiles nothing.
     """
+    where = np.where if isinstance(inputs, np.ndarray) else jnp.where
     signals = [inputs.T]
     for layer, weight in enumerate(weights):
         h = weight @ signals[-1]
         if architecture.skips[layer]:
             h = h + signals[layer + 1 - architecture.skips[layer]]
         if layer < len(weights) - 1 and architecture.rectified[layer]:
-            h = jnp.where(h > 0, h, slope * h)
+            h = where(h > 0, h, slope * h)
         signals.append(h)
     return signals

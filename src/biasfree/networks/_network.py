@@ -130,16 +130,23 @@ class Network:
 
     # Function
 
-    def __call__(self, inputs: Float[Any, "*batch dim"]) -> Float[Array, "..."]:
+    def __call__(self, inputs: Float[Any, "*batch dim"]) -> Float[Any, "..."]:
         """Output f(x): shape ``inputs.shape[:-1]``, with a last axis of outputs if there are several.
+
+        JAX arrays give JAX arrays, and so does a network that is being transformed; anything else gives NumPy arrays.
 
         Raises:
             ValueError: inputs of another dimension than the network's.
         """
-        x = jnp.asarray(inputs, dtype=float)
+        symbolic = any(isinstance(array, jax.core.Tracer) for array in (inputs, *self.weights))
+        module = jnp if symbolic or isinstance(inputs, jax.Array) else np
+        x = module.asarray(inputs, dtype=float)
         if x.ndim < 1 or x.shape[-1] != self.widths[0]:
             raise ValueError(f"inputs must end in dimension {self.widths[0]}, got shape {x.shape}.")
-        flat = forward(self.weights, x.reshape(-1, x.shape[-1]), self.slope, self.architecture).T
+        weights = [module.asarray(w) for w in self.weights]
+        # Like JAX, silent where numbers grow beyond what float64 holds.
+        with np.errstate(over="ignore", invalid="ignore"):
+            flat = forward(weights, x.reshape(-1, x.shape[-1]), self.slope, self.architecture).T
         return flat.reshape(x.shape[:-1] if self.widths[-1] == 1 else (*x.shape[:-1], self.widths[-1]))
 
     # Relatives

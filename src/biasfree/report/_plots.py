@@ -24,7 +24,6 @@ STYLE: Any = {
     "axes.linewidth": 0.7,
     "lines.linewidth": 1.3,
     "legend.frameon": False,
-    "savefig.bbox": "tight",
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }

@@ -111,6 +111,8 @@ def _one(study: Study, folder: Path, request: Request) -> Outcome:
         for ending in (".png", ".svg"):
             save_figure(figure, folder / "figures" / f"{name}{ending}")
             names.append(f"{name}{ending}")
+            # Laid out once; laying out takes longer than drawing.
+            figure.set_layout_engine("none")
     outcome = Outcome.of(study, result, request, time.perf_counter() - begun, tuple(names))
     outcome.save(folder)
     return outcome

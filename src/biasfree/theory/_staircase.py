@@ -174,7 +174,7 @@ def several_linear_networks(network: Network, dataset: Dataset, loss: str = "squ
     # Well after the slowest group's escape.
     end = max(g.escape_time(min(part.start, 0.5)) + 30 / g.rate for g, part in zip(groups, parts, strict=True))
     middle = 0.5 * (levels[1:] + levels[:-1])
-    return dataclasses.replace(stairs, times=np.array([_passing(stairs, level, end) for level in middle]))
+    return dataclasses.replace(stairs, times=_passing(stairs, middle, end))
 
 
 def _levels(parts: list[_Part], dataset: Dataset, loss: str) -> np.ndarray:
@@ -195,14 +195,14 @@ def _coupling(parts: list[_Part]) -> float:
     return float(np.maximum(overlap, 0.0).max(initial=0.0))
 
 
-def _passing(stairs: Staircase, level: float, end: float) -> float:
-    """When the predicted loss passes a level before ``end``; the bracket is narrowed grid by grid."""
-    low = 0.0
+def _passing(stairs: Staircase, levels: np.ndarray, end: float) -> np.ndarray:
+    """When the predicted loss passes each level before ``end``; all brackets are narrowed together, grid by grid."""
+    low, high, missed = np.zeros(len(levels)), np.full(len(levels), end), np.zeros(len(levels), dtype=bool)
     for points in (257, 65, 65):
-        grid = np.linspace(low, end, points)
+        grid = np.unique(np.concatenate([np.linspace(a, b, points) for a, b in zip(low, high, strict=True)]))
         curve = stairs.losses(grid)
-        if curve[-1] > level:
-            return np.inf
-        below = int(np.argmax(curve <= level)) or 1
-        low, end = grid[below - 1], grid[below]
-    return float(np.interp(-level, -curve[below - 1 : below + 1], [low, end]))
+        missed |= curve[-1] > levels
+        below = np.array([int(np.argmax(curve <= level)) or 1 for level in levels])
+        low, high = grid[below - 1], grid[below]
+    fall = np.where(missed, 1.0, curve[below - 1] - curve[below])
+    return np.where(missed, np.inf, low + (curve[below - 1] - levels) / fall * (high - low))
