@@ -1,5 +1,6 @@
 """``biasfree reproduce``: both papers re-derived on this machine."""
 
+import contextlib
 import os
 import time
 from enum import StrEnum
@@ -44,7 +45,6 @@ def reproduce(
             typer.echo(f"{study.id:28} {study.title}{also}")
         return
     # Everything that can be wrong is found out before the work starts.
-    chosen = studies.find(ids or ())
     if json_file is not None:
         files.writable(json_file, (".json",))
     if out.exists() and not out.is_dir():
@@ -54,14 +54,16 @@ def reproduce(
 
     begun = time.perf_counter()
     try:
-        outcomes = report.reproduce(
-            [study.id for study in chosen],
-            out,
-            request,
-            jobs=count,
-            fresh=fresh,
-            progress=_progress(quiet, len(chosen)),
-        )
+        with report.Workers(count, quick) if count > 1 else contextlib.nullcontext() as workers:
+            chosen = studies.find(ids or ())
+            outcomes = report.reproduce(
+                [study.id for study in chosen],
+                out,
+                request,
+                workers=workers,
+                fresh=fresh,
+                progress=_progress(quiet, len(chosen)),
+            )
     except KeyboardInterrupt:
         typer.echo("interrupted; finished studies are kept, and the same command goes on from there.", err=True)
         raise typer.Exit(130) from None

@@ -3,13 +3,16 @@
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from biasfree import checks, files
 from biasfree.datasets._dataset import Dataset
+
+# Slow to import, and needed for files only.
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SUFFIXES = (".csv", ".npz", ".parquet")
 # Beyond so many bytes, data that were packed more tightly than this are taken for a zip bomb.
@@ -51,13 +54,15 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Dataset:
             )
         if len({len(array) for array in arrays.values()}) > 1:
             raise ValueError(f"the columns in {source.name} differ in length.")
+        import pandas as pd
+
         table = pd.DataFrame(arrays)
     else:
         table = _csv(source) if suffix == ".csv" else _parquet(source)
     return _from_table(table, target, source, origin)
 
 
-def _from_table(table: pd.DataFrame, target: str | None, source: Path, origin: dict) -> Dataset:
+def _from_table(table: "pd.DataFrame", target: str | None, source: Path, origin: dict) -> Dataset:
     columns = list(table.columns)
     wanted = "target" if target is None else str(target)
     if wanted not in columns:
@@ -88,7 +93,9 @@ def _from_table(table: pd.DataFrame, target: str | None, source: Path, origin: d
     return Dataset(inputs, table[wanted].to_numpy(dtype=np.float64), source.stem, origin)
 
 
-def _csv(source: Path) -> pd.DataFrame:
+def _csv(source: Path) -> "pd.DataFrame":
+    import pandas as pd
+
     # Without pandas' own header, which would rename a repeated column instead of showing it.
     options: dict[str, Any] = {"header": None, "skipinitialspace": True, "encoding": "utf-8-sig"}
     try:
@@ -120,7 +127,9 @@ def _csv(source: Path) -> pd.DataFrame:
     return table.set_axis(names, axis=1)
 
 
-def _parquet(source: Path) -> pd.DataFrame:
+def _parquet(source: Path) -> "pd.DataFrame":
+    import pandas as pd
+
     try:
         return pd.read_parquet(source).rename(columns=str)
     except ImportError as error:

@@ -5,12 +5,13 @@ from biasfree.report._outcomes import Outcome, Request, write_json
 from biasfree.report._page import write_page
 from biasfree.report._plots import plot_loss, save_figure
 from biasfree.report._progress import progress_bar
-from biasfree.report._reproduce import StudyError, reproduce
+from biasfree.report._reproduce import StudyError, Workers, reproduce
 
 __all__ = [
     "Outcome",
     "Request",
     "StudyError",
+    "Workers",
     "plot_courses",
     "plot_loss",
     "progress_bar",

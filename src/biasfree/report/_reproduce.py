@@ -6,6 +6,7 @@ runs, and writes every outcome as soon as it has it: nothing is lost when either
 
 import itertools
 import multiprocessing
+import os
 import queue
 import time
 import traceback
@@ -30,7 +31,7 @@ def reproduce(
     folder: Path | str = "report",
     request: Request | None = None,
     *,
-    jobs: int = 1,
+    workers: "Workers | None" = None,
     fresh: bool = False,
     progress: Callable[[str, str], None] | None = None,
 ) -> list[Outcome]:
@@ -40,7 +41,7 @@ def reproduce(
         wanted: ids or aliases.
         folder: where numbers, pictures and ``index.html`` go; made if it is not there.
         request: seed, quick and protocol.
-        jobs: number of processes.
+        workers: processes to share the work; without them it is done in this one.
         fresh: run again what is there already.
         progress: called with a study's id and "running", "stored", "failed" or its verdict.
 
@@ -72,11 +73,11 @@ def reproduce(
         if failure:
             failures.append(failure)
 
-    if jobs <= 1 or len(modules) <= 1:
+    if workers is None:
         for module, ids in modules:
             run_module(module, ids, str(folder), request, heard)
     else:
-        _in_processes(modules, str(folder), request, jobs, heard)
+        workers.run([(module, ids, str(folder), request) for module, ids in modules], heard)
     for study in chosen:
         if study.id not in done:
             outcome = _outcomes.stored(folder, study.id, request.key)
@@ -108,7 +109,7 @@ def _one(study: Study, folder: Path, request: Request) -> Outcome:
     names = []
     for name, figure in figures(study.id, result.data).items():
         (folder / "figures").mkdir(parents=True, exist_ok=True)
-        for ending in (".png", ".svg"):
+        for ending in (".png",) if request.quick else (".png", ".svg"):
             save_figure(figure, folder / "figures" / f"{name}{ending}")
             names.append(f"{name}{ending}")
             # Laid out once; laying out takes longer than drawing.
@@ -118,40 +119,62 @@ def _one(study: Study, folder: Path, request: Request) -> Outcome:
     return outcome
 
 
-def _worker(tasks: Any, news: Any, folder: str, request: Request) -> None:
+class Workers:
+    """Processes that run modules of studies; they import what they need while the caller still prepares.
+
+    Args:
+        jobs: how many.
+        quick: compile for speed of compilation: quick studies compile longer than they run.
+    """
+
+    def __init__(self, jobs: int, quick: bool = False) -> None:
+        """Start the processes."""
+        # JAX's threads do not survive a fork.
+        context = multiprocessing.get_context("spawn")
+        self._tasks, self._news = context.Queue(), context.Queue()
+        self._processes = [
+            context.Process(target=_worker, args=(self._tasks, self._news), daemon=True) for _ in range(jobs)
+        ]
+        # One thread each for linear algebra: there is a process for every core already.
+        settings = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        if quick:
+            settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+        settings = {name: value for name, value in settings.items() if name not in os.environ}
+        os.environ.update(settings)
+        try:
+            for process in self._processes:
+                process.start()
+        finally:
+            for name in settings:
+                del os.environ[name]
+
+    def run(self, tasks: Sequence[tuple[str, Sequence[str], str, Request]], tell: Callable[..., None]) -> None:
+        """Have all tasks done, and tell what is heard of them."""
+        for task in (*tasks, *[None] * len(self._processes)):
+            self._tasks.put(task)
+        while any(process.is_alive() for process in self._processes) or not self._news.empty():
+            try:
+                tell(*self._news.get(timeout=0.2))
+            except queue.Empty:
+                continue
+
+    def __enter__(self) -> "Workers":
+        """Themselves."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the processes, whatever they do."""
+        for process in self._processes:
+            process.terminate()
+            process.join()
+
+
+def _worker(tasks: Any, news: Any) -> None:
     """Take modules until there are none; report by messages of plain text."""
     try:
-        while True:
-            try:
-                module, ids = tasks.get_nowait()
-            except queue.Empty:
-                break
+        studies.studies()
+        while (task := tasks.get()) is not None:
+            module, ids, folder, request = task
             run_module(module, ids, folder, request, lambda *message: news.put(message))
     except KeyboardInterrupt:
         pass
-
-
-def _in_processes(
-    modules: list[tuple[str, list[str]]], folder: str, request: Request, jobs: int, tell: Callable[..., None]
-) -> None:
-    # JAX's threads do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    tasks, news = context.Queue(), context.Queue()
-    for task in modules:
-        tasks.put(task)
-    workers = [
-        context.Process(target=_worker, args=(tasks, news, folder, request), daemon=True)
-        for _ in range(min(jobs, len(modules)))
-    ]
-    for worker in workers:
-        worker.start()
-    try:
-        while any(worker.is_alive() for worker in workers) or not news.empty():
-            try:
-                tell(*news.get(timeout=0.2))
-            except queue.Empty:
-                continue
-    finally:
-        for worker in workers:
-            worker.terminate()
-            worker.join()

@@ -37,6 +37,7 @@ _MODULES: tuple[str, ...] = (
 
 # Those that take longest, the longest first.
 _LONGEST: tuple[str, ...] = (
+    "low_rank_limit",
     "figure_3",
     "le_jegelka",
     "figure_5",

@@ -7,7 +7,6 @@ import numpy as np
 import biasfree as bf
 from biasfree import theory
 from biasfree.studies._shared import TIMES, tight_flow
-from biasfree.studies._velocity import outputs
 
 
 def tight_twins(
@@ -26,7 +25,7 @@ def function_errors(run: bf.Trajectory, twin: bf.Trajectory) -> np.ndarray:
     every = -(-run.dataset.samples // 500)
     inputs, targets = run.dataset.inputs[::every], run.dataset.targets
     linear = (twin.weights[1] @ twin.weights[0])[:, 0] @ inputs.T
-    apart = np.array([outputs(network, inputs) for network in run.networks]) - linear
+    apart = np.array([network(inputs) for network in run.networks]) - linear
     return np.sqrt(np.mean(apart**2, axis=1) / np.mean(targets**2))
 
 

@@ -1,4 +1,4 @@
-"""A network's outputs and the flow's velocity, each without a compilation of every single operation."""
+"""The gradient flow's velocity by automatic differentiation, to hold the printed equations of motion against."""
 
 from functools import partial
 from typing import Any
@@ -10,17 +10,8 @@ import numpy as np
 import biasfree as bf
 
 
-def outputs(network: bf.Network, inputs: np.ndarray) -> np.ndarray:
-    """f at each input, one output, in plain NumPy: a study meets many shapes once each."""
-    signal = inputs.T
-    for layer in network.weights[:-1]:
-        entering = np.asarray(layer) @ signal
-        signal = np.maximum(entering, network.slope * entering, out=entering)
-    return (np.asarray(network.weights[-1]) @ signal)[0]
-
-
 def velocity(network: bf.Network, data: bf.Dataset, loss: str = "square") -> list[np.ndarray]:
-    """Ẇ = −∂L/∂W, layer by layer, by automatic differentiation: to hold the printed equations of motion against."""
+    """Ẇ = −∂L/∂W, layer by layer."""
     return [-np.asarray(layer) for layer in _gradient(network, data.inputs, data.targets, loss=loss).weights]
 
 

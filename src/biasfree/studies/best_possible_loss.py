@@ -6,7 +6,6 @@ import biasfree as bf
 from biasfree import theory
 from biasfree.studies._draws import descents
 from biasfree.studies._study import Result, Study, at_least, at_most
-from biasfree.studies._velocity import outputs
 
 SETS, SAMPLES, DIM, WIDTH, SCALE = 20, 8, 2, 40, 2.0
 RATE, STEPS, SAVES = 0.05, 4000, 20
@@ -36,7 +35,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
         for j, data in enumerate(sets):
             best = theory.best_possible_loss(data, depth)
             bounds[i, j] = best.loss
-            attained[i, j] = 0.5 * np.mean((outputs(best.network(), data.inputs) - data.targets) ** 2)
+            attained[i, j] = 0.5 * np.mean((best.network()(data.inputs) - data.targets) ** 2)
     variance = np.array([0.5 * np.mean(data.targets**2) for data in sets])
     linear = np.array([theory.best_possible_loss(data, slope=1.0).loss for data in sets])
     squares = np.array([float(theory.linear_loss(theory.least_squares(data), data)) for data in sets])

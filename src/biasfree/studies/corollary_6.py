@@ -12,7 +12,6 @@ from biasfree.dynamics import Stop
 from biasfree.measure import linearity
 from biasfree.studies._shared import DIM, PAIRS, TIMES, WIDTH, small_set, tight_flow
 from biasfree.studies._study import Expectation, Result, Study, at_most, near
-from biasfree.studies._velocity import outputs
 
 SLOPES = (0.0, 0.5, 1.0)
 NORM = 0.1
@@ -98,7 +97,7 @@ def by_reduced_flow(data: bf.Dataset, slope: float, seed: int) -> tuple[Course, 
     start = bf.Network.rank_one(DIM, WIDTH, slope, NORM, seed)
     run = tight_flow(start, data, loss="logistic")
     maps = theory.reduced_flow_logistic(AGES, data, start.weights[1][0] @ start.weights[0], NORM, slope)
-    reached = np.array([outputs(network, data.inputs) for network in run.networks])
+    reached = np.array([network(data.inputs) for network in run.networks])
     apart = float(np.abs(reached - maps[: TIMES.size] @ data.inputs.T).max())
     margins = data.targets * (maps @ data.inputs.T)
     decades = -(logsumexp(-margins, axis=1) - math.log(data.samples)) / math.log(10)

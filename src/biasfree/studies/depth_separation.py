@@ -9,7 +9,6 @@ import biasfree as bf
 from biasfree import theory
 from biasfree.studies._draws import Draw, descents, saved_network
 from biasfree.studies._study import Result, Study, at_least, at_most, near
-from biasfree.studies._velocity import outputs
 
 
 class Size(NamedTuple):
@@ -99,7 +98,7 @@ def depth_separation(seed: int, quick: bool, protocol: str) -> Result:
     """What both depths could reach by theory, and what they reach in training."""
     three, (_, two, _) = three_layers(seed, quick, protocol), both(seed, quick, protocol)
     data, linear = two.dataset, linear_loss(two.dataset)
-    target = outputs(theory.depth_separation_network(), data.inputs)
+    target = theory.depth_separation_network()(data.inputs)
     leaving = np.array([passing(run, LEFT) for run in three])
     ends = [float(parts(run)[-1]) for run in three]
     return Result(
@@ -141,8 +140,7 @@ def figure_1(seed: int, quick: bool, protocol: str) -> Result:
     axis = np.linspace(-2.5, 2.5, 100)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     target, *learned = (
-        outputs(each, grid)
-        for each in (theory.depth_separation_network(), saved_network(two, -1), saved_network(three, -1))
+        each(grid) for each in (theory.depth_separation_network(), saved_network(two, -1), saved_network(three, -1))
     )
     norm = np.linalg.norm(target)
 

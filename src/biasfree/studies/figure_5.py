@@ -13,7 +13,6 @@ from biasfree import measure, theory
 from biasfree.studies import _shared
 from biasfree.studies._draws import saved_network
 from biasfree.studies._study import Result, Study, at_least, at_most, near
-from biasfree.studies._velocity import outputs
 
 DIM, PAIRS, WIDTH, SCALE, END = 20, 1000, 100, 1e-2, 2000.0
 RATE = 0.1
@@ -166,7 +165,7 @@ def figure(seed: int, quick: bool, protocol: str) -> Result:
     positive = fits["ReLU"].neurons[0] > 0
     into, *onwards = ends["ReLU"].weights
     one_path = ends["ReLU"].with_weights([np.where(positive[:, None], into, 0), *onwards])
-    rest = np.mean((these.data.targets - outputs(one_path, these.data.inputs)) ** 2) / 2
+    rest = np.mean((these.data.targets - one_path(these.data.inputs)) ** 2) / 2
     middle = np.interp(read + np.mean(steps.times), relu.times, relu.losses)
     times = passing_times(relu.times, relu.losses, first)
     blocks = {name: [int((r > 0).sum()) for r in fit.neurons] for name, fit in fits.items()}

@@ -13,7 +13,6 @@ import biasfree as bf
 from biasfree import measure, theory
 from biasfree.studies._draws import Draw, descents, saved_network
 from biasfree.studies._study import Expectation, Result, Study, at_least, at_most, near
-from biasfree.studies._velocity import outputs
 
 WIDTH, SCALE, SAVES, SAMPLES = 60, 1e-6, 400, 8
 LOSSES, RTOL = ("square", "logistic"), 1e-4
@@ -86,7 +85,7 @@ def _compared(
     at = [int(np.argmin(np.abs(flow.times - t))) for t in pauses]
     networks = [saved_network(flow, k) for k in at]
     wanted = stairs.outputs(times[at])
-    found = np.array([outputs(network, stairs.dataset.inputs) for network in networks])
+    found = np.array([network(stairs.dataset.inputs) for network in networks])
     first, second = (w[-1] for w in flow.weights)
     size = np.linalg.norm(first, axis=1) * np.abs(second[0])
     cosines = first @ np.array([g.direction for g in stairs.groups]).T / np.linalg.norm(first, axis=1, keepdims=True)
@@ -128,7 +127,7 @@ def _map(network: bf.Network, inputs: np.ndarray, points: int = 81) -> dict[str,
     half = 1.25 * float(np.abs(inputs).max())
     axis = np.linspace(-half, half, points)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    return {"half width": half, "outputs": outputs(network, grid).reshape(points, points)}
+    return {"half width": half, "outputs": network(grid).reshape(points, points)}
 
 
 def _neurons(network: bf.Network) -> np.ndarray:
@@ -221,7 +220,7 @@ def _accuracy(answers: np.ndarray, targets: np.ndarray) -> float:
 
 
 def _accuracy_of(run: bf.Trajectory | Draw) -> float:
-    return _accuracy(outputs(saved_network(run, -1), run.dataset.inputs), run.dataset.targets)
+    return _accuracy(saved_network(run, -1)(run.dataset.inputs), run.dataset.targets)
 
 
 def _turned(seed: int) -> bf.Dataset:

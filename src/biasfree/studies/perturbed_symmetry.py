@@ -12,7 +12,6 @@ import biasfree as bf
 from biasfree import measure, theory
 from biasfree.studies._draws import Draw, descents, saved_network
 from biasfree.studies._study import Result, Study, at_least, at_most, near
-from biasfree.studies._velocity import outputs
 
 WIDTH, SCALE, RATE = 100, 1e-3, 0.025
 UNTIL, SAVES, DURING = 1000, 500, 200
@@ -151,7 +150,7 @@ def perturbed_symmetry(seed: int, quick: bool, protocol: str) -> Result:
 def _boundary_distances(network: bf.Network, data: bf.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Each sample's distance to the nearest ray where f = 0, and the largest that its neighbours leave room for."""
     angles = np.linspace(-np.pi, np.pi, 7201)[:-1]
-    signs = np.sign(outputs(network, np.column_stack([np.cos(angles), np.sin(angles)])))
+    signs = np.sign(network(np.column_stack([np.cos(angles), np.sin(angles)])))
     zeros = angles[signs != np.roll(signs, 1)]
     where, size = np.arctan2(data.inputs[:, 1], data.inputs[:, 0]), np.linalg.norm(data.inputs, axis=1)
 
@@ -170,7 +169,7 @@ def figure_6(seed: int, quick: bool, protocol: str) -> Result:
     run, many = main_run(seed, quick, protocol), followed(seed, quick)
     level = float(theory.linear_loss(theory.least_squares(data), data))
     both = (on_plateau(run), saved_network(run, -1))
-    correct = [float(np.mean(np.sign(outputs(network, data.inputs)) == data.targets)) for network in both]
+    correct = [float(np.mean(np.sign(network(data.inputs)) == data.targets)) for network in both]
     linear_correct = float(np.mean(np.sign(data.inputs @ theory.least_squares(data)) == data.targets))
     distance, room = _boundary_distances(both[1], data)
     return Result(
@@ -209,7 +208,7 @@ def _map(network: bf.Network, half: float = 1.5, points: int = 121) -> dict[str,
     """The output on a square around the samples."""
     axis = np.linspace(-half, half, points)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    return {"half width": half, "outputs": outputs(network, grid).reshape(points, points)}
+    return {"half width": half, "outputs": network(grid).reshape(points, points)}
 
 
 STUDIES = (

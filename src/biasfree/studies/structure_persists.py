@@ -7,7 +7,6 @@ from biasfree import measure, theory
 from biasfree.studies._draws import saved_network
 from biasfree.studies._shared import DIM, PAIRS, WIDTH, tight_flow
 from biasfree.studies._study import Result, Study, at_least, at_most
-from biasfree.studies._velocity import outputs
 
 NORM = 0.5
 # In units of the time at which an aligned start has taken half off the loss.
@@ -99,7 +98,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
 def difference(run: bf.Trajectory, twin: bf.Trajectory, data: bf.Dataset, late: int = 1) -> float:
     """Largest difference of outputs at ten saved times, the twin's ``late`` times as late as ours."""
     pairs = [(saved_network(run, save), saved_network(twin, late * save)) for save in range(0, 40, 4)]
-    return max(float(np.abs(outputs(a, data.inputs) - outputs(b, data.inputs)).max()) for a, b in pairs)
+    return max(float(np.abs(a(data.inputs) - b(data.inputs)).max()) for a, b in pairs)
 
 
 def turned(directions: np.ndarray, data: bf.Dataset) -> np.ndarray:

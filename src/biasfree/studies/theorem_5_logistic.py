@@ -7,7 +7,7 @@ from biasfree import theory
 from biasfree.studies._shared import DIM, TIMES, WIDTH, small_set
 from biasfree.studies._study import Result, Study, at_least, at_most
 from biasfree.studies._twins import function_errors, tight_twins, weight_errors
-from biasfree.studies._velocity import apart, outputs, velocity
+from biasfree.studies._velocity import apart, velocity
 
 SLOPES = (0.0, 0.2, 0.5)
 NORM = 0.1
@@ -38,7 +38,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
         function.append(function_errors(flow, twin).max())
         weights.append(weight_errors(flow, twin).max())
         gaps.append(np.abs(reduced - flow.losses).max())
-        begun, ended = (np.logaddexp(0, data.targets * outputs(n, data.inputs)).mean() for n in flow.networks[::80])
+        begun, ended = (np.logaddexp(0, data.targets * n(data.inputs)).mean() for n in flow.networks[::80])
         rises.append(ended - begun)
         curves[f"{slope:g}"] = np.array([flow.losses, reduced])
         if slope == 0:

@@ -18,7 +18,6 @@ is about N(0, 3/width).
 from typing import Any
 
 import numpy as np
-import scipy.stats
 
 from biasfree import checks
 from biasfree.datasets import Dataset
@@ -120,7 +119,10 @@ def finite_width_error_distribution(width: int) -> Any:
     >>> round(float(errors.cdf(0.01)), 2), round(float(errors.mean()), 4)
     (0.2, 0.0309)
     """
-    return scipy.stats.halfnorm(scale=0.5 * np.sqrt(3 / checks.count(width, "width")))
+    # Slow to import, and needed here only.
+    from scipy import stats
+
+    return stats.halfnorm(scale=0.5 * np.sqrt(3 / checks.count(width, "width")))
 
 
 def descent_lag(network: Network, dataset: Dataset, learning_rate: float, loss: str = "square") -> float:
