@@ -60,7 +60,10 @@ def write_page(folder: Path | str, outcomes: Sequence[Outcome], seconds: float) 
 def page(folder: Path, outcomes: Sequence[Outcome], seconds: float) -> str:
     """The page's text."""
     counts = {v: sum(o.verdict == v for o in outcomes) for v in VERDICTS}
-    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    plural = dict(zip(VERDICTS, ("hold", "hold approximately", "differ"), strict=True))
+    summary = ", ".join(
+        f"{count} {verdict if count == 1 else plural[verdict]}" for verdict, count in counts.items() if count
+    )
     seed = ", ".join(sorted({str(o.seed) for o in outcomes})) or "none"
     parts = [
         "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>",
