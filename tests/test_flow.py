@@ -7,7 +7,7 @@ import pytest
 
 import biasfree as bf
 from biasfree import Network, Stop, datasets
-from biasfree.dynamics import _flow, _stepper
+from biasfree.dynamics import _descent, _flow, _stepper
 
 XOR = datasets.xor()
 GAUSS = datasets.symmetric_gaussian(dim=3, pairs=20, target="linear_plus_sine", seed=3)
@@ -74,6 +74,9 @@ def test_one_compilation_serves_a_whole_run() -> None:
     before = _stepper.advance._cache_size()
     bf.gradient_flow(Network.init([3, 5, 1], 0.0, 0.1, 0), data, until=30)
     assert _stepper.advance._cache_size() == before + 1
+    before = _descent._steps._cache_size()
+    bf.gradient_descent(Network.init([3, 5, 1], 0.0, 0.1, 0), data, learning_rate=0.1, steps=200)
+    assert _descent._steps._cache_size() == before + 1
 
 
 class TestSymmetry:

@@ -106,7 +106,8 @@ def _descend(
     """Run the compiled loop in short calls; the recorder counts steps, which become times at the end."""
     recorder = Recorder(weights, points * rate, rate * total)
     recorder.offer(0.0, weights, 0.0)
-    step, quota, energy = 0, 4, jnp.asarray(0.0)
+    # Of full type, like what the loop makes of it: it is compiled once.
+    step, quota, energy = 0, 4, jnp.asarray(0.0, float)
     status = Status("reached", f"took {total} steps of {rate:g}, flow time {rate * total:g}.")
     upcoming = iter([*points[points > 0], total])
     target = int(next(upcoming))
