@@ -35,7 +35,7 @@ SOLVERS: dict[str, Any] = {
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0
 _NEAR, _GROW_NEAR_FLOOR = 10.0, 1.5
 _RISE, _FALL = 1.25, 0.95
-_LARGEST_FRACTION = 1.6
+_LARGEST_FRACTION, _REFRESH = 1.6, 8
 
 
 class Control(NamedTuple):
@@ -57,6 +57,7 @@ class State(NamedTuple):
     energy: Float[Array, ""]  # ∫‖Ẇ‖² so far
     memory: Any  # the solver's own
     squared_speed: Float[Array, ""]  # mean of ‖Ẇ‖² over the last accepted step
+    power: Float[Array, ""]  # the margins' mean squared gradient, on the loss clock
     accepted: Int[Array, ""]
     rejected: Int[Array, ""]
     smallest: Float[Array, ""]  # smallest accepted step
@@ -86,11 +87,12 @@ def start(weights: Weights, problem: Problem, control: Control, time: Any, *, ki
     # Of full type: a weak one would have the loop compiled a second time, for what it makes of them.
     zero, infinite, none = jnp.asarray(0.0, float), jnp.asarray(jnp.inf, float), jnp.asarray(0)
     fraction = _fraction(control, zero, kind, method)
-    step = _smooth_step(weights, fraction, problem, control, kind)
+    power = margin_power(weights, problem, kind) if kind.clock == "loss" else zero
+    step = _smooth_step(weights, power, fraction, problem, control, kind)
     memory = SOLVERS[method].init(_term(kind), time, time + step, (weights, zero), problem)
     flag, active = jnp.asarray(False), _active(weights, problem, kind)
     return State(
-        jnp.asarray(time, dtype=float), step, weights, zero, memory, infinite, none, none, infinite,
+        jnp.asarray(time, dtype=float), step, weights, zero, memory, infinite, power, none, none, infinite,
         _least_caution(control, fraction), active, tuple(jnp.zeros_like(layer) for layer in active),
         none, infinite, flag, flag,
     )  # fmt: skip
@@ -120,7 +122,13 @@ def advance(
 
     def attempt(state: State) -> State:
         fraction = _fraction(control, state.energy, kind, method)
-        smooth = _smooth_step(state.weights, fraction, problem, control, kind)
+        power = state.power
+        if kind.clock == "loss":
+            # It costs as much as a gradient and changes slowly.
+            power = jax.lax.cond(
+                state.accepted % _REFRESH == 0, lambda: margin_power(state.weights, problem, kind), lambda: state.power
+            )
+        smooth = _smooth_step(state.weights, power, fraction, problem, control, kind)
         floor = state.caution * smooth
         rest = until - state.time
         lands = state.step >= rest * (1 - 1e-10)
@@ -174,6 +182,7 @@ def advance(
             weights=choose(new, state.weights),
             energy=choose(energy, state.energy),
             memory=choose(memory, state.memory),
+            power=power,
             squared_speed=choose(jnp.abs(energy - state.energy) / step, state.squared_speed),
             accepted=state.accepted + ok,
             rejected=state.rejected + ~ok,
@@ -210,7 +219,7 @@ def _crossings(active: Any, before: Any, flipped_before: Any) -> tuple[Any, Any,
     return active, flipped, jnp.any(jnp.stack([jnp.asarray(False), *returned]))
 
 
-def _smooth_step(weights: Weights, fraction: Any, problem: Problem, control: Control, kind: Kind) -> Any:
+def _smooth_step(weights: Weights, power: Any, fraction: Any, problem: Problem, control: Control, kind: Kind) -> Any:
     """The largest smallest step: one that was asked for, or the part ``fraction`` of 1/ρ.
 
     On the loss clock ρ's bound is far too large: there the larger part of the Hessian is at most the margins' mean
@@ -218,7 +227,6 @@ def _smooth_step(weights: Weights, fraction: Any, problem: Problem, control: Con
     """
     steepness = stiffness(weights, problem, kind, control.initial_log_loss)
     if kind.clock == "loss":
-        power = margin_power(weights, problem, kind)
         bend = len(weights) * jnp.sqrt(power / squared_norm(weights))
         steepness = jnp.minimum(steepness, 4 * power + bend)
     return jnp.where(control.smallest_step > 0, control.smallest_step, fraction / steepness)
