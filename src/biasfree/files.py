@@ -1,10 +1,12 @@
 """Files are written whole or not at all, and an unwritable path is found before the work, not after."""
 
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 def writable(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
@@ -46,3 +48,20 @@ def written_whole(path: Path) -> Iterator[Path]:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def plain(value: Any, otherwise: Callable[[float], Any] = lambda number: None) -> Any:
+    """As JSON can hold it: arrays become lists, and numbers that are not finite what ``otherwise`` makes of them.
+
+    >>> plain({"a": (1, math.inf)}), plain(math.inf, str)
+    ({'a': [1, None]}, 'inf')
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(each, otherwise) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each, otherwise) for each in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist(), otherwise)
+    if isinstance(value, float) and not math.isfinite(value):
+        return otherwise(value)
+    return value

@@ -6,79 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biasfree import checks, theory
+from biasfree import checks, files, theory
 from biasfree.answers import _forecast
+from biasfree.answers._findings import Check, Floor, Solution, checked, floor_of, solution_of
 from biasfree.answers._forecast import Forecast
 from biasfree.answers._treatment import treat
 from biasfree.datasets import Dataset
-from biasfree.dynamics import gradient_flow
 from biasfree.networks import Network
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VERDICTS = ("linear", "linear until", "several linear networks", "nonlinear")
-# How long a simulation runs, in escape times, unless something is foretold to happen later.
-_LONG = 8.0
-
-
-@dataclass(frozen=True)
-class Solution:
-    """The linear solution: where a linear network ends, and a ReLU network while it is linear.
-
-    Attributes:
-        kind: "least squares", "max margin" (separable labels) or "logistic regression".
-        loss: its loss; 0 for a max margin, approached as the weights grow.
-        accuracy: share of labels it gets right; None for numbers to predict.
-        weights: the map, or its direction for a max margin.
-    """
-
-    kind: str
-    loss: float
-    accuracy: float | None
-    weights: np.ndarray
-
-    def __str__(self) -> str:
-        """Kind, loss and accuracy."""
-        right = "" if self.accuracy is None else f", {self.accuracy:.1%} of the labels right"
-        return f"{self.kind}, loss {self.loss:.4g}{right}"
-
-
-@dataclass(frozen=True)
-class Floor:
-    """The least losses that networks of any width can reach.
-
-    Attributes:
-        two_layer, deep: without biases, two layers, and three or more.
-        with_bias: with biases: what samples of equal inputs but other targets leave.
-        payers: the samples that pay most of the two-layer network's, the dearest first.
-    """
-
-    two_layer: float
-    deep: float
-    with_bias: float
-    payers: np.ndarray
-
-
-@dataclass(frozen=True)
-class Check:
-    """One start simulated, beside what was foretold for it.
-
-    Attributes:
-        seed: of the weights.
-        predicted, measured: escape time, departure time (None: not within the run) and, measured only, the end.
-        until: how long the simulation ran.
-        status: how it ended.
-    """
-
-    seed: int
-    predicted: Mapping[str, float | None]
-    measured: Mapping[str, float | None]
-    until: float
-    status: str
-    times: np.ndarray
-    losses: np.ndarray
-    linear_losses: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -116,7 +55,7 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers, as JSON can hold them."""
-        return _plain(
+        return files.plain(
             {
                 "verdict": self.verdict,
                 "count": self.count,
@@ -309,7 +248,7 @@ def diagnose(
     treated = treat(dataset, loss, standardise)
     data, notes = treated.dataset, list(treated.notes)
     asymmetry = theory.asymmetry(data)
-    solution = _solution(data, loss)
+    solution = solution_of(data, loss)
     levels = _forecast.Levels(float(theory.linear_loss(np.zeros(data.dim), data, loss)), solution.loss)
     starts = [
         Network.init([data.dim, width, 1], slope, init_scale, seed) for seed in range(checks.count(seeds, "seeds"))
@@ -320,7 +259,7 @@ def diagnose(
     verdict = _commonest([f.verdict for f in forecasts])
     gathering = theory.gather(theory.early_flow(starts[0], data, loss)) if forecasts[0].how == "reduced network" else ()
     pairs = zip(starts, forecasts, strict=True) if simulate else ()
-    done = tuple(_checked(start, data, loss, f, levels, seed) for seed, (start, f) in enumerate(pairs))
+    done = tuple(checked(start, data, loss, f, levels, seed) for seed, (start, f) in enumerate(pairs))
     return Diagnosis(
         verdict=verdict,
         count=next((f.count for f in forecasts if f.verdict == verdict), None),
@@ -331,7 +270,7 @@ def diagnose(
         gathering=gathering,
         separable=None if loss == "square" else bool(theory.separability(data)),
         solution=solution,
-        floor=_floor(data, loss, slope),
+        floor=floor_of(data, loss, slope),
         forecasts=forecasts,
         checks=done,
         notes=tuple(notes),
@@ -366,73 +305,3 @@ def _commonest(verdicts: list[str]) -> str:
     if set(verdicts) == {"linear", "linear until"}:
         return "linear until"
     return max(VERDICTS, key=lambda v: (verdicts.count(v), VERDICTS.index(v)))
-
-
-def _solution(data: Dataset, loss: str) -> Solution:
-    if loss == "square":
-        best = theory.best_possible_loss(data, slope=1.0)
-        return Solution("least squares", best.loss, None, np.asarray(best.linear_map))
-    if theory.separability(data):
-        return Solution("max margin", 0.0, 1.0, theory.max_margin(data).direction)
-    best = theory.best_possible_loss(data, slope=1.0, loss=loss)
-    weights = np.asarray(best.linear_map)
-    right = float(np.mean(np.sign(data.inputs @ weights) == data.targets))
-    return Solution("logistic regression", best.loss, right, weights)
-
-
-def _floor(data: Dataset, loss: str, slope: float) -> Floor:
-    two = theory.best_possible_loss(data, 2, slope, loss)
-    deep = theory.best_possible_loss(data, "deep", slope, loss)
-    return Floor(two.loss, deep.loss, _with_bias(data, loss), two.samples_off)
-
-
-def _with_bias(data: Dataset, loss: str) -> float:
-    """Wide networks with biases fit anything; only equal inputs with other targets cost."""
-    _, group = np.unique(data.inputs, axis=0, return_inverse=True)
-    group = group.ravel()
-    count = np.bincount(group)
-    mean = np.bincount(group, data.targets) / count
-    if loss == "square":
-        return float(0.5 * np.mean((data.targets - mean[group]) ** 2))
-    share = 0.5 * (1 + mean)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        entropy = -np.nan_to_num(share * np.log(share)) - np.nan_to_num((1 - share) * np.log1p(-share))
-    return float(count @ entropy / len(data.targets))
-
-
-def _checked(
-    start: Network, data: Dataset, loss: str, foretold: Forecast, levels: _forecast.Levels, seed: int
-) -> Check:
-    """Simulate a start and the linear network of the same weights."""
-    until = _LONG * min(foretold.escape_time, 1e4)
-    if foretold.departure_time is not None:
-        until = max(until, min(1.3 * foretold.departure_time, 100 * foretold.escape_time))
-    options: dict[str, Any] = {"loss": loss, "until": until, "save": 300, "rtol": 1e-4}
-    run = gradient_flow(start, data, method="bosh3", max_steps=300_000, **options)
-    linear = gradient_flow(start.with_slope(1.0), data, method="bosh3", **options)
-    escaped, left, bent = _forecast.read_off(run, data, levels)
-    return Check(
-        seed,
-        {"escape_time": foretold.escape_time, "departure_time": foretold.departure_time},
-        {
-            "escape_time": escaped, "departure_time": left, "nonlinearity": bent,
-            "final_loss": float(run.losses[-1]), "linear_loss": float(linear.losses[-1]),
-        },
-        float(run.times[-1]),
-        run.status.message,
-        run.times,
-        run.losses,
-        linear.losses,
-    )  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

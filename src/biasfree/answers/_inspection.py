@@ -1,6 +1,5 @@
 """When is a bias-free ReLU network effectively linear? Answered for a network that somebody has trained."""
 
-import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from jaxtyping import Float
 
-from biasfree import checks, datasets, measure
+from biasfree import checks, datasets, files, measure
 from biasfree.answers import _merging
 from biasfree.answers._layers import LayerReport, layer_reports
 from biasfree.answers._linear_answer import Answer, answered, tolerance_of
@@ -94,7 +93,7 @@ class Inspection:
         """Everything, as JSON can hold it."""
         near, found, form = self.answer.nearness, self.answer.certificate, self.answer.form
         top = self.answer.maximum
-        return _plain(
+        return files.plain(
             {
                 "model": {"source": self.model.source, "widths": self.model.widths, "slopes": self.model.slopes},
                 "bias_free": self.bias_free,
@@ -322,13 +321,3 @@ def _shown(array: np.ndarray) -> str:
 
 def _cell(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value

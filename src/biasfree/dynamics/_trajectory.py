@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
-from biasfree import checks
+from biasfree import checks, files
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field
 from biasfree.dynamics._recorder import Recorder
@@ -236,7 +236,7 @@ class Trajectory:
             "wall_time": self.wall_time,
             "environment": dict(self.environment),
         }
-        return _plain(result)
+        return files.plain(result)
 
     def to_xarray(self) -> "xr.Dataset":
         """As a labelled xarray Dataset: dimensions time, sample, input, hidden1 …, output."""
@@ -306,13 +306,3 @@ def _gauge(value: float) -> str:
 
 def _seed(origin: Mapping[str, Any]) -> str:
     return str(origin.get("seed", "none"))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

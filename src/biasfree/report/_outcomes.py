@@ -4,7 +4,6 @@ twice."""
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -91,14 +90,16 @@ class Outcome:
     def public(self) -> dict[str, Any]:
         """The fields of ``--json``."""
         chosen = ("id", "reference", "verdict", "measured", "expected", "rule", "seconds", "seed")
-        return {name: _plain(getattr(self, name)) for name in chosen}
+        return {name: files.plain(getattr(self, name), str) for name in chosen}
 
     def save(self, folder: Path) -> None:
         """Write ``results/<id>.json``, whole or not at all."""
         target = folder / FOLDER / f"{self.id}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
         with files.written_whole(target) as draft:
-            Path(draft).write_text(json.dumps(_plain(asdict(self)), ensure_ascii=False, indent=1), encoding="utf-8")
+            Path(draft).write_text(
+                json.dumps(files.plain(asdict(self), str), ensure_ascii=False, indent=1), encoding="utf-8"
+            )
 
 
 def stored(folder: Path, study: str, key: str) -> Outcome | None:
@@ -118,16 +119,3 @@ def write_json(path: Path | str, outcomes: Sequence[Outcome]) -> None:
     with files.written_whole(files.writable(path, (".json",))) as draft:
         text = json.dumps([outcome.public() for outcome in outcomes], ensure_ascii=False, indent=1)
         Path(draft).write_text(text, encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    """As JSON can hold it: numbers that are not finite become text, arrays become lists."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
