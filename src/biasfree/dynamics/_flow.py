@@ -102,9 +102,19 @@ def gradient_flow(
     }  # fmt: skip
 
     began = clock_time.perf_counter()
-    recorder, counts, status = _integrate(network.weights, problem, kind, settings, points, progress)
+    events = None
+    if chosen == "exact":
+        from biasfree.dynamics import exact  # Numba is loaded when it is needed
+
+        outcome = exact.integrate(network, network.weights, dataset, settings, points, progress)
+        recorder, status, events = outcome.recorder, outcome.status, outcome.events
+        attempts = outcome.accepted + outcome.rejected
+        counts = Counts(12 * attempts, outcome.accepted, outcome.rejected)
+    else:
+        recorder, counts, status = _integrate(network.weights, problem, kind, settings, points, progress)
     return Trajectory.assemble(
         recorder,
+        events=events,
         network=network,
         dataset=dataset,
         problem=problem,
@@ -316,7 +326,9 @@ def _checked(until: float, rtol: float, smallest_step: float | None) -> tuple[fl
 
 def _choose(method: str, network: Network, clock: str) -> str:
     if method == "exact":
-        raise ValueError("method='exact', the event-driven flow, is not in this version. Use method='auto'.")
+        if network.depth != 2 or any(network.skips) or network.widths[-1] != 1:
+            raise ValueError("method='exact' is for two-layer networks with one output. Use method='auto'.")
+        return method
     if checks.one_of(method, METHODS, "method") != "auto":
         return method
     return "bosh3" if clock == "loss" or (network.depth > 2 and not network.is_linear) else "tsit5"

@@ -1,11 +1,10 @@
 """Keep the weights of a run: at given times, or at as many of its own steps as memory allows."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from biasfree.dynamics._field import Weights
 
 _MOST, _LEAST, _BYTES = 400, 40, 2**26
 
@@ -15,6 +14,7 @@ class _Saved(NamedTuple):
     weights: tuple[np.ndarray, ...]
     energy: float
     lasting: bool
+    log_loss: float
 
 
 class Recorder:
@@ -25,7 +25,7 @@ class Recorder:
     goes and the stride doubles, so that a million steps cost no more memory than a few hundred.
     """
 
-    def __init__(self, weights: Weights, points: np.ndarray | None, until: float) -> None:
+    def __init__(self, weights: Sequence[Any], points: np.ndarray | None, until: float) -> None:
         """Prepare for weights of this size and a run to ``until``."""
         size = sum(w.size for w in weights) * 8
         self._half = min(_MOST, max(_LEAST, _BYTES // size)) // 2
@@ -52,18 +52,26 @@ class Recorder:
             return until
         return float(self._points[self._next])
 
-    def offer(self, time: float, weights: Weights, energy: float, *, keep: bool = False) -> None:
+    def upcoming(self, most: int) -> np.ndarray:
+        """The next times asked for."""
+        return np.zeros(0) if self._points is None else self._points[self._next : self._next + most]
+
+    def offer(
+        self, time: float, weights: Sequence[Any], energy: float, *, keep: bool = False, log_loss: float = math.nan
+    ) -> None:
         """Save if this is an asked-for time, or a step to last, or if ``keep`` says so."""
         due = self._points is not None and self._next < len(self._points) and time >= self._points[self._next]
         lasting = time >= self.pause
         if not (due or lasting or keep) or (self._saved and time <= self._saved[-1].time):
             return
-        self._saved.append(_Saved(time, tuple(np.asarray(w) for w in weights), energy, due or lasting))
+        self._saved.append(_Saved(time, tuple(np.asarray(w) for w in weights), energy, due or lasting, log_loss))
         self._next += due
         if lasting:
             self.pause = time + self._gap
+        if self.asked:
+            return
         passing = [saved for saved in self._saved if not saved.lasting]
-        if not self.asked and len(passing) > self._half:
+        if len(passing) > self._half:
             going = {saved.time for saved in passing[-2::-2]}  # the newest stays
             self._saved = [saved for saved in self._saved if saved.time not in going]
             self._stride *= 2
@@ -77,6 +85,11 @@ class Recorder:
     def energies(self) -> np.ndarray:
         """The energies at the saved times."""
         return np.array([saved.energy for saved in self._saved])
+
+    @property
+    def log_losses(self) -> np.ndarray:
+        """ln L at the saved times, NaN where it was not told."""
+        return np.array([saved.log_loss for saved in self._saved])
 
     def stacked(self) -> tuple[np.ndarray, ...]:
         """The saved weights, one array per layer, first axis the saved times."""

@@ -19,6 +19,7 @@ from biasfree.dynamics._recorder import Recorder
 from biasfree.dynamics._settings import Status, axis
 from biasfree.networks import Network
 from biasfree.provenance import environment
+from biasfree.switching import Switches
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -59,6 +60,7 @@ class Trajectory:
         settings: method, loss, tolerances, ….
         status: how it ended: ``name`` and ``message``.
         counts: evaluations of the gradient, accepted, rejected and forced steps, smallest step.
+        events: of the exact flow, what every neuron (one of each merged group) did at which line and when; else None.
         environment: versions, platform, processor, commit.
         wall_time: seconds, compilation included.
     """
@@ -74,6 +76,7 @@ class Trajectory:
     status: Status
     counts: Counts
     wall_time: float
+    events: Switches | None = None
     environment: Mapping[str, str] = field(default_factory=environment)
 
     @classmethod
@@ -89,17 +92,20 @@ class Trajectory:
         status: Status,
         counts: Counts,
         seconds: float,
+        events: Switches | None = None,
     ) -> "Trajectory":
         """Put a trajectory together from what a run recorded."""
         weights = recorder.stacked()
         # One after the other by what is compiled already: all at once would be compiled for every number of them.
-        each = (_field.compiled_log_loss(layers, problem, kind=kind) for layers in zip(*weights, strict=True))
-        log_losses = np.array([float(value) for value in each])
+        log_losses = recorder.log_losses
+        if np.isnan(log_losses).any():
+            each = (_field.compiled_log_loss(layers, problem, kind=kind) for layers in zip(*weights, strict=True))
+            log_losses = np.array([float(value) for value in each])
         with np.errstate(over="ignore"):  # a run that diverges may end at a loss beyond 1e308
             losses = np.exp(log_losses)
         return cls(
             recorder.times, losses, log_losses, weights, recorder.energies,
-            network, dataset, settings, status, counts, seconds,
+            network, dataset, settings, status, counts, seconds, events=events,
         )  # fmt: skip
 
     # Networks

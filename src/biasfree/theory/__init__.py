@@ -3,6 +3,7 @@
 Equation, theorem and lemma numbers are those of Zhang, Saxe & Latham's workshop paper.
 """
 
+from biasfree.switching import Switches
 from biasfree.theory._asymmetry import Asymmetry, Bound, asymmetry
 from biasfree.theory._best_loss import BestLoss, best_possible_loss
 from biasfree.theory._deep import EffectiveMap, effective_map, eq_12_velocity, eq_42_velocity
@@ -54,7 +55,6 @@ from biasfree.theory._margin import MaxMargin, Separability, max_margin, max_mar
 from biasfree.theory._rank_bound import LayerBound, RankBound, rank_bound
 from biasfree.theory._sign_paths import SignPaths, sign_paths, wide_paths
 from biasfree.theory._staircase import Staircase, several_linear_networks
-from biasfree.theory._switching import Switches
 from biasfree.theory._symmetry import Symmetry, symmetry
 from biasfree.theory._time_course import closed_form, reduced_flow, reduced_flow_logistic
 

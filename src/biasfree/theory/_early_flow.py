@@ -9,8 +9,8 @@ k_l = κ⟨|t_i|y_i⟩ over a line's samples, a neuron (w, w₂) obeys
 
     w = w⊥ + c̄(AE + B/E),  w₂ = AE − B/E.
 
-Switching times and sliding are in ``_switching``. Each neuron's size is kept as a logarithm: starts of 1e-300 and
-growth by e^{1000} are alike.
+Switching times and sliding are in ``biasfree.switching``. Each neuron's size is kept as a logarithm: starts of 1e-300
+and growth by e^{1000} are alike.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.lines import Lines, lines
 from biasfree.networks import Network
+from biasfree.switching import ROUNDING, Runner, Segments, Switches, advanced, modes
 from biasfree.theory._early import initial_pull, two_layers
-from biasfree.theory._switching import ROUNDING, Runner, Segments, Switches, advanced, modes
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,8 @@ class EarlyFlow:
 
     def __str__(self) -> str:
         """Counts of what happened."""
-        kinds, counts = np.unique(self.switches.kinds, return_counts=True)
-        what = ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True)) or "no switches"
         growing = int(np.sum(self.rate > 0))
-        return f"early flow of {self.network}: {what}; {growing} neurons grow in the end"
+        return f"early flow of {self.network}: {self.switches}; {growing} neurons grow in the end"
 
 
 def early_flow(

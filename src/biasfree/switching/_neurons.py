@@ -1,45 +1,22 @@
-"""Neurons moved from switch to switch: the machinery of ``early_flow``.
+"""Neurons of negligible output, each moved from switch to switch by itself: the machinery of the early phase.
 
-**Switching times** are the roots E > 1 of a quadratic: d_lᵀw = 0 reads (d_lᵀc̄)A E² + (d_lᵀw⊥)E + (d_lᵀc̄)B = 0; a
-neuron that starts on line l has the roots 1 and B/A.
+With c constant between switches (see ``theory.early_flow``), **switching times** are the roots E > 1 of a quadratic:
+d_lᵀw = 0 reads (d_lᵀc̄)A E² + (d_lᵀw⊥)E + (d_lᵀc̄)B = 0; a neuron that starts on line l has the roots 1 and B/A.
 
-**Sliding.** Where w₂k_l < 0 the two sides of a surface may both push towards it; the neuron then stays on it with
-ς_l between −1 and 1. Filippov's rule for all such lines at once is a box-constrained least-squares problem: ς is
-chosen so that ‖c‖ is least. ς is constant between switches, so sliding ends only at another switch or when w₂
-changes sign. The surface then repels, and either side is a solution: a *branch* is logged and the neuron leaves to the
-side of its last ς (to the positive one if ς = 0). A neuron that slides on a single ray may reach w = 0, where every
-direction is open to it: it goes straight on to the opposite ray if it is pulled that way, and rests if not; a branch
-too.
+**Sliding** follows ``settle``. ς is constant between switches, so sliding ends only at another switch or when w₂
+changes sign. A neuron that slides on a single ray may reach w = 0, where every direction is open to it: it goes
+straight on to the opposite ray if it is pulled that way, and rests if not; a branch too.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import lsq_linear
+
+from biasfree.switching._filippov import Switches, settle
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
 ROUNDING = 1e-13
-
-
-@dataclass(frozen=True)
-class Switches:
-    """What happened when, in order of time: ``kind`` is "cross", "slide" (begun), "leave" (a slide ended) or "branch".
-
-    Attributes:
-        times: flow times, shape (events,).
-        neurons, lines: which neuron met which line (rows of ``EarlyFlow.directions``), shape (events,).
-        kinds: shape (events,).
-    """
-
-    times: Float[np.ndarray, "events"]
-    neurons: Int[np.ndarray, "events"]
-    lines: Int[np.ndarray, "events"]
-    kinds: np.ndarray
-
-    def __len__(self) -> int:
-        """Number of events."""
-        return len(self.times)
 
 
 @dataclass(frozen=True)
@@ -115,6 +92,7 @@ class Runner:
         self.touching = projection == 0
         self.sliding = np.zeros_like(self.touching)
         self.open = np.ones(width, dtype=bool)
+        self.resting = np.zeros(width, dtype=bool)
         self.pull = np.zeros_like(self.first)
         self._events: list[tuple[float, int, int, str]] = []
         self._pieces: list[tuple[np.ndarray, ...]] = []
@@ -122,6 +100,12 @@ class Runner:
             self._settle(int(h), np.flatnonzero(self.touching[h]))
         self._events.clear()
         self._refresh(np.arange(width))
+
+    def advance_all(self, until: float) -> None:
+        """Take every neuron through all its switches before ``until``; may be called again with a later time."""
+        self.open = ~self.resting
+        while self.advance(until):
+            pass
 
     def advance(self, until: float) -> bool:
         """Move every open neuron to its next switch before ``until``; whether any had one."""
@@ -184,34 +168,13 @@ class Runner:
         """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule."""
         # Where w₂ passes zero, what counts is where it goes.
         sign = np.sign(self.second[h]) or np.sign(self.first[h] @ self.pull[h]) or 1.0
-        before = self.side[h].copy()
-        concerned = self.sliding[h].copy()
-        concerned[met] = True
-        attracting = concerned & (sign * self.strength < 0)
-        for line in np.flatnonzero(concerned & ~attracting).tolist():
-            if self.sliding[h, line]:
-                self.side[h, line] = 1.0 if before[line] >= 0 else -1.0
-                self._log(h, line, "branch")
-            else:
-                self.side[h, line] = -before[line]
-                self._log(h, line, "cross")
-        held = np.flatnonzero(attracting)
-        if held.size:
-            others = self.side[h].copy()
-            others[held] = 0.0
-            rest = self._pull_of(others)
-            self.side[h, held] = _least_pull(self.directions[held], self.strength[held], rest)
-        was_sliding = self.sliding[h].copy()
-        self.sliding[h] = attracting & (np.abs(self.side[h]) < 1)
-        self.touching[h] |= concerned
-        self.touching[h] &= ~self.sliding[h]
-        for line in held.tolist():
-            if self.sliding[h, line] and not was_sliding[line]:
-                self._log(h, line, "slide")
-            elif was_sliding[line] and not self.sliding[h, line]:
-                self._log(h, line, "leave")
-            elif not was_sliding[line] and self.side[h, line] != before[line]:
-                self._log(h, line, "cross")
+        settled = settle(self.directions, self.strength, self.drift, sign, self.side[h], self.sliding[h], met)
+        self.touching[h] |= self.sliding[h]
+        self.touching[h, met] = True
+        self.touching[h] &= ~settled.sliding
+        self.side[h], self.sliding[h] = settled.side, settled.sliding
+        for line, kind in settled.events:
+            self._log(h, line, kind)
 
     def _pass_origin(self, h: int) -> None:
         """A neuron that slides on its last ray reaches w = 0, where every line is met at once."""
@@ -223,7 +186,7 @@ class Runner:
         lines = np.flatnonzero(self.touching[h])
         if (self.side[h, lines] * ahead[lines] < 0).any():
             # Pushed back on the other ray as well: it rests, with ς such that nothing pulls.
-            self.open[h] = False
+            self.open[h], self.resting[h] = False, True
             self.sliding[h] = True
         for line in lines.tolist():
             self._log(h, line, "branch")
@@ -235,7 +198,7 @@ class Runner:
         """c of these neurons, and a new stretch for each."""
         pull = self._pull_of(self.side[neurons])
         # A neuron that rests at w = 0 is held there.
-        pull[~self.open[neurons] & ~self.first[neurons].any(axis=1)] = 0.0
+        pull[self.resting[neurons]] = 0.0
         # Of a c that sliding cancels only rounding is left.
         size = np.linalg.norm(self.drift) + np.abs(self.strength).sum()
         pull[np.linalg.norm(pull, axis=1) <= ROUNDING * size] = 0.0
@@ -249,14 +212,7 @@ class Runner:
 
     def switches(self) -> Switches:
         """The events in order of time."""
-        events = sorted(self._events)
-        times, neurons, met, kinds = zip(*events, strict=True) if events else ((), (), (), ())
-        return Switches(
-            np.array(times, dtype=float),
-            np.array(neurons, dtype=int),
-            np.array(met, dtype=int),
-            np.array(kinds, dtype=str),
-        )
+        return Switches.of(self._events)
 
     def segments(self) -> Segments:
         """All stretches, by neuron and time."""
@@ -264,16 +220,3 @@ class Runner:
         # Stable: of stretches that begin together the last one counts.
         order = np.lexsort((columns[1], columns[0]))
         return Segments(*(column[order] for column in columns))
-
-
-def _least_pull(
-    directions: Float[np.ndarray, "held dim"], strength: Float[np.ndarray, "held"], rest: Float[np.ndarray, "dim"]
-) -> Float[np.ndarray, "held"]:
-    """ς in [−1, 1] that make ‖rest + Σ ς s d‖ least; ends of the interval exactly."""
-    if len(directions) == 1:
-        values = -(directions @ rest) / strength
-    else:
-        values = lsq_linear((strength[:, None] * directions).T, -rest, bounds=(-1, 1), tol=1e-14).x
-    # The solver stays a little inside its bounds.
-    values = np.where(np.abs(values) >= 1 - 1e-9, np.sign(values), values)
-    return np.clip(values, -1.0, 1.0)

@@ -1,0 +1,459 @@
+"""Smooth steps from event to event: the Runge–Kutta method of order 8 by Dormand and Prince, with dense output.
+
+Within a step the pattern is held fixed, so the field is analytic and the full order is kept. At its end the step is
+searched for **events**:
+
+- a neuron met a line (g = w_hᵀd_l changed sign, or dipped below zero and came back);
+- a sliding neuron's ς reached ±1;
+- a sliding neuron's w₂ changed sign.
+
+Their times are roots on the dense output, a polynomial of degree 7. The step then ends at the first one and the caller
+decides what the neuron does there. **Negligible crossings** do not end it: crossing line l changes ẇ by −2ς w₂q_l d_l,
+and where that, over the rest of the step, is below a hundredth of the tolerance and cannot stop the neuron, the change
+is added to the end of the step to first order. That is the case once the even part of the network has died out, when
+crossings mean nothing any more.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy.integrate import DOP853
+
+from biasfree.dynamics.exact._field import beyond, log_loss, raw_pull, rows_of, split, velocity
+
+_A, _B, _E3, _E5 = (np.ascontiguousarray(m) for m in (DOP853.A, DOP853.B, DOP853.E3, DOP853.E5))
+_A_EXTRA, _DENSE = np.ascontiguousarray(DOP853.A_EXTRA), np.ascontiguousarray(DOP853.D)
+_STAGES = 12
+
+# Why ``advance`` came back.
+REACHED, PAUSED, MET, FULL, TURNED, LEVEL, FAILED, STIFF, PARTED = range(9)
+
+_NEGLIGIBLE = 0.01
+_BLUR = 1e-13  # how deep beyond a surface, as part of ‖w‖, is still on it
+_SCAN = 8
+_BOUNDARY, _STIFF = 4.0, 12  # the method's stability ends near 6
+
+
+class Limits(NamedTuple):
+    """When to stop and what to keep."""
+
+    rtol: float
+    atol: float
+    energy_scale: float
+    level: float  # ln L to end at
+    apart: float  # squared size of a group's passive rows, relative to the active one, at which it is no group any more
+    watch: bool  # come back when the steps are held by stability
+
+
+class Log(NamedTuple):
+    """What a call of ``advance`` leaves behind, in arrays of fixed room."""
+
+    saved: np.ndarray  # states at the times asked for, (room, size)
+    crossed: np.ndarray  # neuron and line of negligible crossings, (room, 2)
+    crossed_at: np.ndarray
+
+
+@njit(cache=True)
+def _trial(state, stages, step, data, pattern, p, q):
+    """The end of a step; stages[0] holds the velocity at its beginning, stages[12] at its end on return."""
+    end = np.empty_like(state)
+    for s in range(1, _STAGES):
+        for i in range(state.shape[0]):
+            end[i] = 0.0
+        for j in range(s):
+            weight = _A[s, j] * step
+            if weight != 0.0:
+                for i in range(state.shape[0]):
+                    end[i] += weight * stages[j, i]
+        for i in range(state.shape[0]):
+            end[i] += state[i]
+        velocity(end, data, pattern, stages[s], p, q)
+    last = end.copy()
+    end[:] = 0.0
+    for j in range(_STAGES):
+        weight = _B[j] * step
+        if weight != 0.0:
+            for i in range(state.shape[0]):
+                end[i] += weight * stages[j, i]
+    for i in range(state.shape[0]):
+        end[i] += state[i]
+    velocity(end, data, pattern, stages[_STAGES], p, q)
+    # The last stage and the end are two estimates at one time: how their velocities differ shows the fastest rate.
+    speeds, places = 0.0, 0.0
+    for i in range(state.shape[0] - 1):
+        speeds += (stages[_STAGES, i] - stages[_STAGES - 1, i]) ** 2
+        places += (end[i] - last[i]) ** 2
+    return end, step * math.sqrt(speeds / places) if places > 0 else 0.0
+
+
+@njit(cache=True)
+def _error(state, end, stages, step, limits, active, dim):
+    """Largest error of a neuron in units of its tolerance, by the method's two embedded estimates."""
+    rows = rows_of(state, dim)
+    fifth, third, size = np.zeros(active + 1), np.zeros(active + 1), np.zeros(active + 1)
+    last = state.shape[0] - 1
+    for i in range(state.shape[0]):
+        h = i // dim if i < rows * dim else i - rows * dim
+        if i == last:
+            h = active
+        elif h >= active:
+            continue
+        e5, e3 = 0.0, 0.0
+        for j in range(_STAGES + 1):
+            e5 += _E5[j] * stages[j, i]
+            e3 += _E3[j] * stages[j, i]
+        fifth[h] += e5 * e5
+        third[h] += e3 * e3
+        size[h] += max(state[i] ** 2, end[i] ** 2)
+    worst = 0.0
+    for h in range(active + 1):
+        if h < active:
+            tolerance = limits.atol + limits.rtol * math.sqrt(size[h])
+        else:
+            tolerance = 0.01 * limits.rtol * max(limits.energy_scale, end[last])
+        together = math.sqrt(fifth[h] + 0.01 * third[h])
+        if together > 0 and tolerance > 0:
+            worst = max(worst, step * fifth[h] / together / tolerance)
+        elif together > 0 or not together >= 0:
+            worst = np.inf
+    return worst
+
+
+@njit(cache=True)
+def _dense(state, end, stages, step, data, pattern, p, q):
+    """Coefficients of the dense output, (7, size)."""
+    middle = np.empty_like(state)
+    for extra in range(3):
+        s = _STAGES + 1 + extra
+        middle[:] = 0.0
+        for j in range(s):
+            weight = _A_EXTRA[extra, j] * step
+            if weight != 0.0:
+                for i in range(state.shape[0]):
+                    middle[i] += weight * stages[j, i]
+        for i in range(state.shape[0]):
+            middle[i] += state[i]
+        velocity(middle, data, pattern, stages[s], p, q)
+    form = np.empty((7, state.shape[0]))
+    for i in range(state.shape[0]):
+        change, begin, final = end[i] - state[i], step * stages[0, i], step * stages[_STAGES, i]
+        form[0, i] = change
+        form[1, i] = begin - change
+        form[2, i] = 2 * change - begin - final
+    for k in range(4):
+        for i in range(state.shape[0]):
+            total = 0.0
+            for j in range(16):
+                total += _DENSE[k, j] * stages[j, i]
+            form[3 + k, i] = step * total
+    return form
+
+
+@njit(cache=True)
+def _value(form, x):
+    """The dense polynomial of one quantity, without its value at x = 0."""
+    total = 0.0
+    for i in range(7):
+        total += form[6 - i]
+        total *= x if i % 2 == 0 else 1 - x
+    return total
+
+
+@njit(cache=True)
+def _state_at(state, form, x):
+    found = np.empty_like(state)
+    for i in range(state.shape[0]):
+        found[i] = state[i] + _value(form[:, i], x)
+    return found
+
+
+@njit(cache=True)
+def _first_root(begin, form, side):
+    """The first x at which side·(begin + polynomial) goes below zero; 2 if it never does."""
+    low = 0.0
+    for k in range(1, _SCAN + 1):
+        high = k / _SCAN
+        if side * (begin + _value(form, high)) < 0:
+            for _ in range(60):
+                middle = 0.5 * (low + high)
+                if side * (begin + _value(form, middle)) < 0:
+                    high = middle
+                else:
+                    low = middle
+                if high - low <= 1e-16 * high:
+                    break
+            return high
+        low = high
+    return 2.0
+
+
+@njit(cache=True)
+def _excess(state, data, pattern, h, p, q):
+    """How far a sliding neuron's ς is beyond ±1."""
+    dim = data.directions.shape[1]
+    first, second = split(state, rows_of(state, dim), dim)
+    pull, _ = raw_pull(first, second, data, pattern, p, q)
+    return beyond(h, pull, q, data, pattern)
+
+
+@njit(cache=True)
+def _dips(g0, g1, slope0, slope1, blur):
+    """Whether the cubic through both ends' values and slopes goes below −blur between them."""
+    for k in range(1, 8):
+        x = k / 8
+        y = 1 - x
+        if g0 * y * y * (1 + 2 * x) + g1 * x * x * (3 - 2 * x) + x * y * (slope0 * y - slope1 * x) < -blur:
+            return True
+    return False
+
+
+@njit(cache=True)
+def _products(state, data, active):
+    dim = data.directions.shape[1]
+    first, _ = split(state, rows_of(state, dim), dim)
+    return np.dot(first[:active], data.transposed)
+
+
+@njit(cache=True)
+def parted(state, pattern, dim, apart):
+    """Whether the differences within a group have outgrown it."""
+    rows, active = rows_of(state, dim), pattern.side.shape[0]
+    if rows == active:
+        return False
+    first, second = split(state, rows, dim)
+    room = np.zeros(active)
+    for row in range(rows):
+        square = second[row] ** 2
+        for j in range(dim):
+            square += first[row, j] ** 2
+        if row < active:
+            room[row] = apart * square
+        else:
+            room[pattern.owner[row - active]] -= square
+    return room.min() < 0
+
+
+@njit(cache=True)
+def _sizes(state, rows, active, dim):
+    """‖w_h‖."""
+    first, _ = split(state, rows, dim)
+    found = np.empty(active)
+    for h in range(active):
+        total = 0.0
+        for j in range(dim):
+            total += first[h, j] ** 2
+        found[h] = math.sqrt(total)
+    return found
+
+
+@njit(cache=True)
+def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
+    """Step until something is to be decided.
+
+    Returns:
+        state, time, step, why, neuron, line, accepted, rejected, saved, crossed.
+    """
+    dim = data.directions.shape[1]
+    active, lines = pattern.side.shape
+    rows = rows_of(state, dim)
+    stages = np.zeros((16, state.shape[0]))
+    p, q = np.empty(lines), np.empty(lines)
+    velocity(state, data, pattern, stages[0], p, q)
+    g0 = _products(state, data, active)
+    slope0 = _products(stages[0], data, active)
+    accepted, rejected, saved, crossed = 0, 0, 0, 0
+    tiny, stiff, fresh = 1e-300, 0, True
+    sizes = _sizes(state, rows, active, dim)
+    while True:
+        if time >= until:
+            return state, time, step, REACHED, -1, -1, accepted, rejected, saved, crossed
+        if accepted > 0 and fresh and parted(state, pattern, dim, limits.apart):
+            return state, time, step, PARTED, -1, -1, accepted, rejected, saved, crossed
+        if stiff >= _STIFF and limits.watch:
+            return state, time, step, STIFF, -1, -1, accepted, rejected, saved, crossed
+        if saved >= log.saved.shape[0] > 0:
+            return state, time, step, PAUSED, -1, -1, accepted, rejected, saved, crossed
+        # On a surface to rounding and pushed through it.
+        if data.b != 0 and fresh:
+            fresh = False
+            pushing = 0.0
+            for line in range(lines):
+                pushing += abs(p[line]) + abs(q[line])
+            _, second = split(state, rows, dim)
+            for h in range(active):
+                for line in range(lines):
+                    side = pattern.side[h, line]
+                    if (
+                        side * g0[h, line] <= 0.1 * _BLUR * sizes[h]
+                        and side * slope0[h, line] < -1e-11 * abs(second[h]) * pushing
+                    ):
+                        return state, time, step, MET, h, line, accepted, rejected, saved, crossed
+        if accepted + rejected >= quota:
+            return state, time, step, PAUSED, -1, -1, accepted, rejected, saved, crossed
+        this = min(step, until - time)
+        end, stiffness = _trial(state, stages, this, data, pattern, p, q)
+        error = _error(state, end, stages, this, limits, active, dim)
+        if not error <= 1.0:
+            rejected += 1
+            stiff += 3  # at the edge of stability every second or third step fails
+            shrink = 0.1 if not error < 1e10 else max(0.2, 0.9 * error ** (-1 / 8))
+            step = this * shrink
+            if not step > 1e-15 * time + tiny:
+                return state, time, step, FAILED, -1, -1, accepted, rejected, saved, crossed
+            continue
+        if stiffness > _BOUNDARY:
+            stiff += 1
+        else:
+            stiff = max(0, stiff - 1)
+        grow = 10.0 if error < 1e-12 else min(10.0, max(0.3, 0.9 * error ** (-1 / 8)))
+        g1 = _products(end, data, active)
+        slope1 = _products(stages[_STAGES], data, active)
+        sizes = _sizes(end, rows, active, dim)
+        # Candidates.
+        _, second = split(state, rows, dim)
+        end_first, end_second = split(end, rows, dim)
+        found = 0
+        suspects = np.empty((0, 2), dtype=np.int64)
+        slides = False
+        if data.b != 0:
+            for h in range(active):
+                for line in range(lines):
+                    side = pattern.side[h, line]
+                    if side == 0:
+                        continue
+                    x0, x1 = side * g0[h, line], side * g1[h, line]
+                    s0, s1 = side * slope0[h, line] * this, side * slope1[h, line] * this
+                    blur = _BLUR * sizes[h]
+                    if x1 < -blur or (s0 < 0 < s1 and x0 > 0 and _dips(x0, x1, s0, s1, blur)):
+                        if found == suspects.shape[0]:
+                            more = np.empty((2 * found + 16, 2), dtype=np.int64)
+                            more[:found] = suspects[:found]
+                            suspects = more
+                        suspects[found, 0], suspects[found, 1] = h, line
+                        found += 1
+                slides = slides or pattern.rank[h] > 0
+        leaving = -1
+        if slides:
+            pull, _ = raw_pull(end_first, end_second, data, pattern, p, q)
+            for h in range(active):
+                if pattern.rank[h] == 0:
+                    continue
+                over = not beyond(h, pull, q, data, pattern) <= 0.0
+                if over or second[h] * end_second[h] < 0 or (end_second[h] == 0 and second[h] != 0):
+                    leaving = h
+                    break
+        level_passed = limits.level > -np.inf and log_loss(end, data, pattern) <= limits.level
+        wanted = saved < saves.shape[0] and saves[saved] <= time + this
+        if found == 0 and leaving < 0 and not level_passed and not wanted:
+            state, time = end, time + this if this < until - time else until
+            g0, slope0 = g1, slope1
+            stages[0] = stages[_STAGES]
+            fresh = True
+            accepted += 1
+            step = max(step, this) if this < step else this * grow
+            continue
+        if crossed > 0 and crossed + found > log.crossed.shape[0]:
+            return state, time, step, PAUSED, -1, -1, accepted, rejected, saved, crossed
+        # The first event, on the dense output.
+        form = _dense(state, end, stages, this, data, pattern, p, q)
+        raw_pull(end_first, end_second, data, pattern, p, q)  # q at the end
+        when, why, who, which = 1.0, -1, -1, -1
+        roots = np.empty(found)
+        minor = np.zeros(found, dtype=np.bool_)
+        for k in range(found):
+            h, line = suspects[k, 0], suspects[k, 1]
+            side = pattern.side[h, line]
+            projected = np.zeros(7)
+            for c in range(7):
+                for j in range(dim):
+                    projected[c] += form[c, h * dim + j] * data.directions[line, j]
+            root = _first_root(g0[h, line], projected, side)
+            roots[k] = root
+            if root > 1.0:
+                continue
+            size = math.sqrt(np.dot(end_first[h], end_first[h]) + end_second[h] ** 2)
+            kick = 2 * abs(end_second[h] * q[line])
+            passes = abs(slope1[h, line]) > 10 * kick and side * slope1[h, line] < 0
+            rest = (1 - root) * this * kick
+            if passes and rest <= _NEGLIGIBLE * (limits.rtol * size + limits.atol) and side * g1[h, line] < 0:
+                minor[k] = True
+            elif root < when or why < 0:
+                when, why, who, which = root, MET, h, line
+        if leaving >= 0:
+            for h in range(active):
+                if pattern.rank[h] == 0:
+                    continue
+                # w₂ = 0
+                v0 = second[h]
+                if v0 * end_second[h] < 0 or (end_second[h] == 0 and v0 != 0):
+                    root = _first_root(v0, form[:, rows * dim + h].copy(), 1.0 if v0 > 0 else -1.0)
+                    if root <= 1.0 and (root < when or why < 0):
+                        when, why, who, which = root, TURNED, h, -1
+                reach = when if why >= 0 else 1.0
+                if not _excess(_state_at(state, form, reach), data, pattern, h, p, q) <= 0:
+                    low, high = 0.0, reach
+                    for k in range(1, 5):
+                        x = reach * k / 4
+                        if not _excess(_state_at(state, form, x), data, pattern, h, p, q) <= 0:
+                            high = x
+                            break
+                        low = x
+                    for _ in range(60):
+                        x = 0.5 * (low + high)
+                        if not _excess(_state_at(state, form, x), data, pattern, h, p, q) <= 0:
+                            high = x
+                        else:
+                            low = x
+                        if high - low <= 1e-15 * high:
+                            break
+                    when, why, who, which = high, FULL, h, -1
+        if level_passed or limits.level > -np.inf:
+            reach = when if why >= 0 else 1.0
+            if log_loss(_state_at(state, form, reach), data, pattern) <= limits.level:
+                low, high = 0.0, reach
+                for _ in range(60):
+                    x = 0.5 * (low + high)
+                    if log_loss(_state_at(state, form, x), data, pattern) <= limits.level:
+                        high = x
+                    else:
+                        low = x
+                    if high - low <= 1e-15 * high:
+                        break
+                when, why, who, which = high, LEVEL, -1, -1
+        if why < 0:
+            when = 1.0
+        arrival = time + when * this
+        if why < 0 and this >= until - time:
+            arrival = until
+        while saved < saves.shape[0] and saves[saved] <= arrival and saved < log.saved.shape[0]:
+            x = min(max((saves[saved] - time) / this, 0.0), when)
+            log.saved[saved] = _state_at(state, form, x)
+            saved += 1
+        if saved < saves.shape[0] and saves[saved] <= arrival:
+            # No room for all that is to be kept of this step: end it at the last one kept.
+            when, why, who, which = (saves[saved - 1] - time) / this, PAUSED, -1, -1
+            arrival = saves[saved - 1]
+        next_state = end if when == 1.0 else _state_at(state, form, when)
+        next_first, next_second = split(next_state, rows, dim)
+        for k in range(found):
+            if minor[k] and roots[k] <= when:
+                h, line = suspects[k, 0], suspects[k, 1]
+                change = -2 * pattern.side[h, line] * q[line] * next_second[h] * (when - roots[k]) * this
+                for j in range(dim):
+                    next_first[h, j] += change * data.directions[line, j]
+                pattern.side[h, line] = -pattern.side[h, line]
+                log.crossed[crossed, 0], log.crossed[crossed, 1] = h, line
+                log.crossed_at[crossed] = time + roots[k] * this
+                crossed += 1
+        state, time = next_state, arrival
+        accepted += 1
+        if why >= 0:
+            return state, time, step, why, who, which, accepted, rejected, saved, crossed
+        velocity(state, data, pattern, stages[0], p, q)
+        g0 = _products(state, data, active)
+        slope0 = _products(stages[0], data, active)
+        sizes = _sizes(state, rows, active, dim)
+        fresh = True
+        step = max(step, this) if this < step else this * grow
