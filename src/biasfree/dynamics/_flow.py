@@ -1,4 +1,4 @@
-"""Gradient flow by adaptive integration."""
+"""Gradient flow: exactly from event to event where that is possible, by adaptive steps where not."""
 
 import math
 import time as clock_time
@@ -24,9 +24,11 @@ from biasfree.dynamics._settings import (
 from biasfree.dynamics._settings import axis as symbol
 from biasfree.dynamics._steady import Rest, find_rest
 from biasfree.dynamics._trajectory import Counts, Trajectory
+from biasfree.lines import Lines, lines
 from biasfree.networks import Network
 
-METHODS = ("auto", *_stepper.SOLVERS)
+METHODS = ("auto", "exact", *_stepper.SOLVERS)
+_CROSSINGS = 20_000  # lines × neurons up to which every crossing is met
 _REACH = 300  # steps that the closed form may stand for at first
 _PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
 
@@ -50,17 +52,21 @@ def gradient_flow(
 ) -> Trajectory:
     """Train by gradient flow: Ẇ = −∇L(W) − λW, from t = 0 to ``until``.
 
-    Where neurons slide along an activation boundary the adaptive solver cannot follow exactly: it chatters across
-    it at a smallest step, and ``status`` says so. A flow that has come to rest for good is not integrated further;
-    its last state stands for the remaining time.
+    The exact flow of a two-layer network goes from one activation boundary to the next, and along those on which
+    neurons slide; ``events`` of the result tells when. Where adaptive steps are used instead and a neuron slides, they
+    chatter across the boundary at a smallest step, and ``status`` says so. A flow that has come to rest for good is not
+    integrated further; its last state stands for the remaining time.
 
     Args:
         network: the start.
         dataset: full batch.
         loss: ``"square"``, ``"logistic"`` or ``"exponential"``; the last two take targets ±1.
         until: flow time to reach (k descent steps at rate η are t = ηk); may be infinite with a ``stop``.
-        method: ``"bosh3"``, ``"dopri5"``, ``"tsit5"`` or ``"dopri8"``. ``"auto"`` takes Tsit5, but Bosh3 for ReLU
-            networks of more than two layers, where the kinks make a low order cheaper.
+        method: ``"exact"`` for two-layer networks with one output; adaptive steps by ``"bosh3"``, ``"dopri5"``,
+            ``"tsit5"`` or ``"dopri8"``. ``"auto"`` takes the exact flow where it is the better one: on symmetric data,
+            for linear networks, and while there are not too many lines and neurons for all their crossings to be met
+            one by one. Else it takes Tsit5, but Bosh3 for ReLU networks of more than two layers and on the loss clock,
+            where the kinks make a low order cheaper. ``settings["because"]`` says why.
         rtol: relative tolerance of a step, neuron by neuron.
         atol: absolute tolerance; far below the initial weights by default.
         weight_decay: λ.
@@ -70,7 +76,8 @@ def gradient_flow(
             steps, thinned to a few hundred.
         stop: a loss level, ``"converged"``, or a ``Stop`` for both or for a log-loss level.
         progress: called a few times a second with a ``Progress``.
-        smallest_step: the step to chatter at; by default one at which a smooth field would meet ``rtol``.
+        smallest_step: the step to chatter at; by default one at which a smooth field would meet ``rtol``. Asks for
+            adaptive steps.
         max_steps: accepted and rejected steps allowed.
 
     Raises:
@@ -92,13 +99,13 @@ def gradient_flow(
     if checks.one_of(clock, ("time", "loss"), "clock") == "loss" and loss == "square":
         raise ValueError("clock='loss' is for losses without a minimum, logistic and exponential; got 'square'.")
     kind = _field.Kind(loss, network.architecture, clock)
-    chosen = _choose(method, network, clock)
+    chosen, because = _choose(method, network, dataset, clock, smallest)
     absolute = _default_atol(network, rtol) if atol is None else checks.non_negative(atol, "atol")
     points = save_points(save, until, "times")
     settings = {
         "method": chosen, "loss": loss, "clock": clock, "until": until, "rtol": rtol, "atol": absolute,
         "weight_decay": decay, "smallest_step": smallest, "max_steps": checks.count(max_steps, "max_steps"),
-        "stop_log_loss": rule.level, "stop_converged": rule.converged,
+        "stop_log_loss": rule.level, "stop_converged": rule.converged, "because": because,
     }  # fmt: skip
 
     began = clock_time.perf_counter()
@@ -107,11 +114,13 @@ def gradient_flow(
         from biasfree.dynamics import exact  # Numba is loaded when it is needed
 
         outcome = exact.integrate(network, network.weights, dataset, settings, points, progress)
-        recorder, status, events = outcome.recorder, outcome.status, outcome.events
-        attempts = outcome.accepted + outcome.rejected
-        counts = Counts(12 * attempts, outcome.accepted, outcome.rejected)
-    else:
+        recorder, counts, status, events = outcome.recorder, outcome.counts, outcome.status, outcome.events
+        if status.name == "stuck" and method == "auto":
+            settings["because"] = f"the exact flow {status.message.split('. ')[0]}"
+            chosen = settings["method"] = _adaptive(network, clock)
+    if chosen != "exact":
         recorder, counts, status = _integrate(network.weights, problem, kind, settings, points, progress)
+        events = None
     return Trajectory.assemble(
         recorder,
         events=events,
@@ -129,9 +138,15 @@ def gradient_flow(
 def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> Any:
     """Integrate from saved ``weights`` at ``start`` to ``time`` with a trajectory's own settings."""
     settings = {**trajectory.settings, "stop_log_loss": -math.inf, "until": time}
-    problem = _field.problem(trajectory.template, trajectory.dataset, settings["loss"], settings["weight_decay"])
-    kind = _field.Kind(settings["loss"], trajectory.template.architecture, settings["clock"])
-    recorder, _, status = _integrate(tuple(map(jnp.asarray, weights)), problem, kind, settings, None, None, start)
+    if settings["method"] == "exact":
+        from biasfree.dynamics import exact
+
+        outcome = exact.integrate(trajectory.template, weights, trajectory.dataset, settings, None, None, start)
+        recorder, status = outcome.recorder, outcome.status
+    else:
+        problem = _field.problem(trajectory.template, trajectory.dataset, settings["loss"], settings["weight_decay"])
+        kind = _field.Kind(settings["loss"], trajectory.template.architecture, settings["clock"])
+        recorder, _, status = _integrate(tuple(map(jnp.asarray, weights)), problem, kind, settings, None, None, start)
     if status.name not in ("reached", "converged"):
         raise RuntimeError(f"could not integrate to {time:g}: {status.message}")
     return tuple(layer[-1] for layer in recorder.stacked())
@@ -324,13 +339,39 @@ def _checked(until: float, rtol: float, smallest_step: float | None) -> tuple[fl
     return end, relative, smallest
 
 
-def _choose(method: str, network: Network, clock: str) -> str:
-    if method == "exact":
-        if network.depth != 2 or any(network.skips) or network.widths[-1] != 1:
-            raise ValueError("method='exact' is for two-layer networks with one output. Use method='auto'.")
-        return method
-    if checks.one_of(method, METHODS, "method") != "auto":
-        return method
+def _choose(method: str, network: Network, dataset: Dataset, clock: str, smallest: float) -> tuple[str, str]:
+    """The method, and why."""
+    fits = network.depth == 2 and not any(network.skips) and network.widths[-1] == 1
+    if checks.one_of(method, METHODS, "method") == "exact" and not fits:
+        raise ValueError("method='exact' is for two-layer networks with one output. Use method='auto'.")
+    if method != "auto":
+        return method, "asked for"
+    if not fits:
+        return _adaptive(network, clock), "the exact flow is for two layers and one output"
+    if smallest:
+        return _adaptive(network, clock), "a smallest step was asked for"
+    if network.is_linear:
+        return "exact", "a linear network"
+    found = lines(dataset.inputs)
+    work = len(found) * network.widths[1]
+    if work <= _CROSSINGS:
+        return "exact", f"{len(found)} lines, {network.widths[1]} neurons"
+    if _pairs_up(found, dataset.targets):
+        return "exact", "symmetric data"
+    because = f"{len(found)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"
+    return _adaptive(network, clock), because
+
+
+def _pairs_up(found: Lines, targets: np.ndarray) -> bool:
+    """Whether on every line Σ t|t| = 0 and Σ |t|y = 0, as on symmetric data: no line then matters for long."""
+    size = np.abs(found.position)
+    return all(
+        bool((np.abs(found.total(part)) <= 1e-12 * found.total(np.abs(part))).all())
+        for part in (found.position * size, size * targets)
+    )
+
+
+def _adaptive(network: Network, clock: str) -> str:
     return "bosh3" if clock == "loss" or (network.depth > 2 and not network.is_linear) else "tsit5"
 
 

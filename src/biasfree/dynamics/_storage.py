@@ -14,6 +14,7 @@ from biasfree.datasets import Dataset
 from biasfree.dynamics._settings import Status
 from biasfree.dynamics._trajectory import Counts
 from biasfree.networks import Network
+from biasfree.switching import Switches
 
 if TYPE_CHECKING:
     from biasfree.dynamics._trajectory import Trajectory
@@ -42,6 +43,10 @@ def to_xarray(trajectory: "Trajectory") -> xr.Dataset:
     targets = trajectory.dataset.targets
     variables["inputs"] = (("sample", "input"), trajectory.dataset.inputs)
     variables["targets"] = (("sample",) if targets.ndim == 1 else ("sample", "output"), targets)
+    if trajectory.events is not None:
+        for name in ("times", "neurons", "lines", "kinds"):
+            column = getattr(trajectory.events, name)
+            variables[f"event_{name}"] = ("event", column if name != "kinds" else column.astype(object))
     clock = "flow time" if trajectory.settings["clock"] == "time" else "loss-normalised time s"
     network = {
         "slope": trajectory.template.slope,
@@ -104,10 +109,19 @@ def load(path: str | os.PathLike[str]) -> "Trajectory":
             status=Status(stored.attrs["status"], stored.attrs["message"]),
             counts=Counts(**attributes["counts"]),
             wall_time=float(stored.attrs["wall_time"]),
+            events=_events(stored),
             environment=attributes["environment"],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"cannot read {source.name} as a trajectory: {error}.") from error
+
+
+def _events(stored: xr.Dataset) -> Switches | None:
+    if "event_times" not in stored:
+        return None
+    columns = (stored[f"event_{name}"].to_numpy() for name in ("times", "neurons", "lines", "kinds"))
+    times, neurons, met, kinds = columns
+    return Switches(times, neurons, met, kinds.astype(str))
 
 
 def _json(value: Any) -> str:

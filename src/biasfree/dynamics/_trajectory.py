@@ -270,8 +270,10 @@ class Trajectory:
             how = f"gradient descent at rate {settings['learning_rate']:g}, {counts.accepted} steps"
         else:
             how = (
-                f"{settings['method']}, rtol {settings['rtol']:g}, atol {settings['atol']:.2g}: "
-                f"{counts.accepted} steps accepted, {counts.rejected} rejected, {counts.chattered} chattering"
+                f"{settings['method']} ({settings['because']}), rtol {settings['rtol']:g}: "
+                f"{counts.accepted} steps accepted, {counts.rejected} rejected"
+                + (f", {counts.chattered} chattering" if counts.chattered else "")
+                + (f"; {len(self.events)} events" if self.events is not None else "")
             )
         decay = f", weight decay {settings['weight_decay']:g}" if settings["weight_decay"] else ""
         span = f"{axis(settings['clock'])} = {self.times[0]:g} … {self.times[-1]:g}"

@@ -5,19 +5,19 @@ matrix: neighbours meet the surface at other times, by (d_lᵀδ)/(d_lᵀẇ), a
 between is added: δ → δ + Δẇ(d_lᵀδ)/(d_lᵀẇ). Where sliding begins this removes the part of δ across the surface.
 
 A neuron that slides on as many lines as leave it a single ray may reach w = 0, where it meets all lines at once. It
-goes straight on to the opposite ray if it is pulled that way, rests at w = 0 if ς can make c vanish, and moves along
-the least c otherwise.
+goes on as the limit of an infinitely small step past zero does; if that leads back to zero it rests there as long as ς
+can make c vanish, and moves along the least c otherwise.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from biasfree.dynamics.exact._field import Data, Pattern, raw_pull, rows_of, sliding_sides, split
+from biasfree.dynamics.exact._field import Data, Pattern, noise_of, raw_pull, rows_of, sliding_sides, split
 from biasfree.switching import Settled, settle
 
 ON_A_LINE, AT_THE_ORIGIN = 1e-12, 1e-10
-_GRAZING = 1e3
+_GRAZING, _PIECES = 1e3, 200
 
 
 def empty_pattern(side: np.ndarray, owner: np.ndarray, dim: int) -> Pattern:
@@ -43,6 +43,10 @@ class Judge:
     def meets(self, state: np.ndarray, h: int, lines: np.ndarray) -> list[tuple[int, str]]:
         """Neuron ``h`` meets ``lines``: put it exactly there, and decide."""
         first, second = self._split(state)
+        p, q, _ = self._pulls(state)
+        if all(abs(q[line]) <= noise_of(line, p, q, self.data) for line in lines):
+            self.pattern.side[h, lines] *= -1
+            return [(int(line), "cross") for line in lines]
         if np.linalg.norm(first[h]) <= AT_THE_ORIGIN * abs(second[h]):
             return self._passes_origin(state, h)
         for line in lines.tolist():
@@ -68,11 +72,26 @@ class Judge:
         across = self._projected(pull[h], h)
         sign = np.sign(second[h]) or np.sign(first[h] @ across) or 1.0
         settled = settle(self.data.directions, q, drift, sign, side, sliding, met)
+        if met.size == 1 and not settled.events:
+            settled = self._held_by_noise(settled, int(met[0]), sign, drift, p, q)
         self.write(h, settled)
         if met.size:
             after = self._projected(drift + (self.pattern.side[h] * q) @ self.data.directions, h)
             self._carry_over(state, h, met, second[h] * across, second[h] * after)
         return settled.events
+
+    def _held_by_noise(
+        self, settled: Settled, line: int, sign: float, drift: np.ndarray, p: np.ndarray, q: np.ndarray
+    ) -> Settled:
+        """A neuron that came to an attracting line with no more than noise behind it stays on it."""
+        across = self.data.directions[line] @ (drift + (settled.side * q) @ self.data.directions)
+        if sign * q[line] >= 0 or abs(across) > noise_of(line, p, q, self.data):
+            return settled
+        held = settled.sliding.copy()
+        held[line] = True
+        if np.linalg.matrix_rank(self.data.directions[held]) < held.sum():
+            return settled
+        return Settled(settled.side, held, [(line, "slide")])
 
     def _carry_over(self, state: np.ndarray, h: int, met: np.ndarray, before: np.ndarray, after: np.ndarray) -> None:
         first, _ = self._split(state)
@@ -95,24 +114,56 @@ class Judge:
         directions, drift = self.data.directions, p @ self.data.directions
         side, sliding = self._sides(h, pull, q)
         sign = np.sign(second[h]) or 1.0
-        nothing = np.zeros(0, dtype=np.int64)
-        free = np.flatnonzero(~sliding)
-        ahead = settle(directions, q, drift, sign, np.where(sliding, side, -side), sliding, nothing)
-        way = sign * (directions @ (drift + (ahead.side * q) @ directions))
-        if (ahead.side[free] * way[free] >= 0).all():
-            self.write(h, ahead)
-            return [(int(line), "branch") for line in free]
-        attracting = np.flatnonzero(sign * q < 0)
-        rest = settle(directions, q, drift, sign, side, sliding, attracting)
-        pull_left = drift + (rest.side * q) @ directions
-        scale = np.linalg.norm(drift) + np.abs(q).sum()
-        if np.linalg.norm(pull_left) > 1e-9 * scale:
-            way = sign * (directions @ pull_left)
-            sides = np.where(rest.sliding, rest.side, np.where(way < 0, -1.0, 1.0))
+        met = np.flatnonzero(~sliding)
+        onward = self._onward(sign * self._projected(pull[h], h), drift, q, sign, side, sliding)
+        if onward is not None:
+            self.write(h, onward)
+            return [(int(line), "branch") for line in met]
+        rest = settle(directions, q, drift, sign, side, sliding, np.flatnonzero(sign * q < 0))
+        left = drift + (rest.side * q) @ directions
+        if np.linalg.norm(left) > 1e-9 * (np.linalg.norm(drift) + np.abs(q).sum()):
+            sides = np.where(rest.sliding, rest.side, np.where(sign * (directions @ left) < 0, -1.0, 1.0))
             self.write(h, Settled(sides, rest.sliding, []))
         else:
             self.write(h, rest, everything=True)
-        return [(int(line), "branch") for line in free]
+        return [(int(line), "branch") for line in met]
+
+    def _onward(
+        self, way: np.ndarray, drift: np.ndarray, q: np.ndarray, sign: float, side: np.ndarray, sliding: np.ndarray
+    ) -> Settled | None:
+        """Where a neuron goes that passes w = 0 in direction ``way``: the limit of a small step past it.
+
+        So close to zero w₂ and all pulls are constant, and w moves on straight pieces from line to line. None if it
+        comes back to zero, or stops.
+        """
+        directions = self.data.directions
+        length = np.linalg.norm(way)
+        if length == 0:
+            return None
+        w = way / length
+        sides = np.where(sliding, side, np.where(directions @ w < 0, -1.0, 1.0))
+        now = settle(directions, q, drift, sign, sides, sliding, np.zeros(0, dtype=np.int64))
+        for _ in range(_PIECES):
+            move = sign * (drift + (now.side * q) @ directions)
+            held = directions[now.sliding]
+            if len(held):
+                basis = np.linalg.qr(held.T)[0]
+                move = move - basis @ (basis.T @ move)
+            g, speed = directions @ w, directions @ move
+            size, scale = np.linalg.norm(w), np.linalg.norm(drift) + np.abs(q).sum()
+            if np.linalg.norm(move) <= ON_A_LINE * scale:
+                return None
+            coming = ~now.sliding & (now.side * speed < -ON_A_LINE * scale)
+            if not coming.any():
+                return now
+            wait = np.where(coming, np.maximum(-g / np.where(coming, speed, 1.0), 0.0), np.inf)
+            line = int(np.argmin(wait))
+            w = w + wait[line] * move
+            w = w - (w @ directions[line]) * directions[line]
+            if np.linalg.norm(w) <= AT_THE_ORIGIN * size:
+                return None
+            now = settle(directions, q, drift, sign, now.side, now.sliding, np.array([line]))
+        return None
 
     def write(self, h: int, settled: Settled, everything: bool = False) -> None:
         """Enter a decision; ``everything`` holds the neuron where it is."""

@@ -4,13 +4,14 @@ While the output is negligible every neuron moves by itself, between its switche
 (``switching.Runner``). Weight decay multiplies everything by e^{−λt} and changes no direction; on the loss clock L
 keeps its first value L₀, and all rates are divided by it.
 
-**What is neglected** is the output's part of the residuals: |Δe_i| ≤ κ'|f_i| ≤ κ'S‖x_i‖ with κ' the loss's curvature
-and S = Σ_h|w₂h|‖w_h‖ ≤ N = ½‖W‖², so that c is off by at most ‖Δc‖ ≤ κ'⟨‖x‖²⟩N, and a neuron by at most ∫‖Δc‖dt of its
-size. N grows by at most e^{2ρt}, ρ = ‖u‖ + Σ|q_l| being the largest c there is. So from a time where N is known
+**What is neglected** is the output's part of the residuals: |Δe_i| ≤ κ'|f_i| with κ' the loss's curvature. As
+‖⟨g x⟩‖² ≤ σ⟨g²⟩ for any g, with σ the largest eigenvalue of ⟨xxᵀ⟩, and ⟨f²⟩^½ ≤ σ^½S with S = Σ_h|w₂h|‖w_h‖, at most
+N = ½‖W‖², c is off by at most ‖Δc‖ ≤ κ'σN, and a neuron by at most ∫‖Δc‖dt of its size. N grows by at most e^{2ρt},
+ρ = ‖u‖ + Σ|q_l| being the largest c there is. So from a time where N is known
 
-    ∫‖Δc‖dt ≤ κ'⟨‖x‖²⟩ N (e^{2ρΔ} − 1)/2ρ
+    ∫‖Δc‖dt ≤ κ'σN(e^{2ρΔ} − 1)/2ρ
 
-over a stretch Δ. Each stretch spends half of what is left of the budget, a twentieth of rtol; when stretches become
+over a stretch Δ. Each stretch spends half of what is left of the budget, a fifth of rtol; when stretches become
 short beside 1/ρ the phase ends. On the loss clock the change of L counts too, with the same bound times ‖u‖/L₀-like
 factors, for which the budget is halved again.
 """
@@ -23,7 +24,7 @@ from jaxtyping import Float
 from biasfree.lines import Lines
 from biasfree.switching import ROUNDING, Runner, Segments, advanced, modes
 
-_BUDGET, _SHORT = 0.05, 0.25
+_BUDGET, _SHORT = 0.2, 0.25
 CURVATURE = {"square": 1.0, "logistic": 0.25, "exponential": 1.5}
 PULL = {"square": 1.0, "logistic": 0.5, "exponential": 1.0}  # −∂ℓ/∂f at f = 0, per unit of y
 
@@ -89,7 +90,7 @@ def early_phase(
         neurons: the start, rows (w, w₂).
         grouped: the inputs by line.
         targets: of all samples.
-        power: ⟨‖x‖²⟩.
+        power: σ, the largest eigenvalue of ⟨xxᵀ⟩.
         slope: α.
         loss: its name.
         decay: λ, divided by L₀ on the loss clock.

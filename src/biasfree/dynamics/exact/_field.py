@@ -44,6 +44,9 @@ class Data(NamedTuple):
     decay: float
     loss: int
     by_loss: bool  # the clock
+    moments: np.ndarray  # per line Σt², Σt|t|, Σty and Σ|t|y, (lines, 4)
+    noise: np.ndarray  # what the tolerance leaves undecided of a line's pull: rtol·Σ|ty|/P for square loss, (lines,)
+    rtol: float
     samples: float  # P, those at the origin included
     offset: float  # their part of P·L
 
@@ -111,6 +114,14 @@ def log_loss_of(lin, even, data):
 @njit(cache=True)
 def pulls(lin, even, data, p, q):
     """p_l and q_l; returns λ, divided by L on the loss clock."""
+    if data.loss == SQUARE:
+        # The residuals are linear in the outputs: four sums per line stand for all its samples.
+        for line in range(lin.shape[0]):
+            square, mixed = data.moments[line, 0], data.moments[line, 1]
+            plain, bent = data.moments[line, 2], data.moments[line, 3]
+            p[line] = data.a * (plain - lin[line] * square - even[line] * mixed) / data.samples
+            q[line] = data.b * (bent - lin[line] * mixed - even[line] * square) / data.samples
+        return data.decay
     decay, shift = data.decay, 0.0
     if data.by_loss:
         level = log_loss_of(lin, even, data)
@@ -122,9 +133,7 @@ def pulls(lin, even, data, p, q):
         for i in range(data.begin[line], data.begin[line + 1]):
             t, y = data.position[i], data.target[i]
             f = t * lin[line] + abs(t) * even[line]
-            if data.loss == SQUARE:
-                residual = y - f
-            elif data.loss == EXPONENTIAL:
+            if data.loss == EXPONENTIAL:
                 residual = y * math.exp(-y * f - shift)
             else:
                 margin = y * f
@@ -237,21 +246,36 @@ def sliding_sides(h, pull, q, data, pattern):
 
 
 @njit(cache=True)
-def beyond(h, pull, q, data, pattern):
-    """How far a sliding neuron's largest |ς| is beyond 1."""
-    largest = 0.0
-    for side in sliding_sides(h, pull, q, data, pattern):
-        if not abs(side) <= largest:
-            largest = abs(side)
-    return largest - 1.0
+def noise_of(line, p, q, data):
+    """Pulls of a line that the integration's error may have made: residuals are right to the tolerance at best."""
+    return data.noise[line] + 0.1 * data.rtol * (abs(p[line]) + abs(q[line]))
 
 
 @njit(cache=True)
-def log_loss(state, data, pattern):
-    """ln L of a state."""
+def beyond(h, pull, p, q, data, pattern):
+    """How hard a sliding neuron is pulled off its lines, (|ς| − 1)|q|, beyond what is noise; not above 0: it stays.
+
+    Where residuals have died out down to the tolerance, ς is a quotient of errors and may be anything.
+    """
+    largest = -np.inf
+    sides = sliding_sides(h, pull, q, data, pattern)
+    for k in range(pattern.rank[h]):
+        line = pattern.held[h, k]
+        excess = (abs(sides[k]) - 1.0) * abs(q[line]) - noise_of(line, p, q, data)
+        if not excess <= largest:
+            largest = excess
+    return largest
+
+
+@njit(cache=True)
+def log_loss(state, data, active):
+    """ln L of a state; |wᵀd| needs no pattern."""
     dim, lines = data.directions.shape[1], data.directions.shape[0]
     first, second = split(state, rows_of(state, dim), dim)
-    lin, even = np.empty(lines), np.empty(lines)
-    products = np.dot(first[: pattern.side.shape[0]], data.transposed)
-    outputs_by_line(products, second, pattern.side, lin, even, data.a, data.b)
+    lin, even = np.zeros(lines), np.zeros(lines)
+    products = np.dot(first[:active], data.transposed)
+    for h in range(active):
+        for line in range(lines):
+            lin[line] += data.a * second[h] * products[h, line]
+            even[line] += data.b * second[h] * abs(products[h, line])
     return log_loss_of(lin, even, data)

@@ -166,6 +166,7 @@ class Step:
     rates: np.ndarray  # Λ
     modes: np.ndarray  # Q
     force: np.ndarray  # QᵀF
+    light: float
     length: float = 0.0
     bend: tuple[np.ndarray, np.ndarray] | None = None  # QᵀA and QᵀB
 
@@ -189,7 +190,7 @@ class Step:
                 jacobian[own] = across @ jacobian[own]
                 jacobian[:, own] = jacobian[:, own] @ across
         rates, modes = np.linalg.eigh(0.5 * (jacobian + jacobian.T))
-        return cls(state, data, pattern, heavy, index, rates, modes, modes.T @ base[index])
+        return cls(state, data, pattern, heavy, index, rates, modes, modes.T @ base[index], light)
 
     def try_length(self, length: float, rtol: float, atol: float) -> float:
         """Set the step's length; returns the largest error of a neuron in units of its tolerance."""
@@ -249,6 +250,15 @@ class Step:
                 added = x**2 * ((2 * z * three + 1) * self.bend[0] + x * (6 * z * four + 1) * self.bend[1])
                 found[-1] += 0.5 * time * weight * float(added @ (2 * np.exp(z) * self.force + added))
         return found
+
+    def outgrown(self, length: float) -> bool:
+        """Whether light rows would have become heavy ones by then."""
+        end, dim, active = self.at(length), self.data.directions.shape[1], len(self.pattern.side)
+        first, second = split(end, rows_of(end, dim), dim)
+        squares = np.sum(first[:active] ** 2, axis=1) + second[:active] ** 2
+        riding = np.ones(active, dtype=bool)
+        riding[self.heavy] = False
+        return bool((squares[riding] > 10 * self.light * squares.sum()).any())
 
     def longest(self) -> float:
         """A length at which nothing grows beyond what a linearisation can follow."""
@@ -310,25 +320,25 @@ def _happened(step: Step, time: float, level: float) -> Event | None:
     """Something that must have happened by then."""
     data, pattern, state = step.data, step.pattern, step.at(time)
     active, dim = len(pattern.side), data.directions.shape[1]
-    if level > -np.inf and log_loss(state, data, pattern) <= level:
+    if level > -np.inf and log_loss(state, data, active) <= level:
         return Event(time, "level")
     if data.b == 0:
         return None
     first, second = split(state, rows_of(state, dim), dim)
     products = pattern.side * (first[:active] @ data.transposed)
-    depth = products + 1e-14 * np.linalg.norm(first[:active], axis=1)[:, None]
+    depth = products + max(1e-13, 1e-2 * data.rtol) * np.linalg.norm(first[:active], axis=1)[:, None]
     if depth.min(initial=0.0) < 0:
         h, line = np.unravel_index(np.argmin(depth), depth.shape)
         return Event(time, "met", int(h), int(line))
     sliding = np.flatnonzero(pattern.rank)
     if sliding.size:
         lines = len(data.directions)
-        q = np.empty(lines)
-        pull, _ = raw_pull(first, second, data, pattern, np.empty(lines), q)
+        p, q = np.empty((2, lines))
+        pull, _ = raw_pull(first, second, data, pattern, p, q)
         _, before = split(step.state, rows_of(state, dim), dim)
         for h in sliding:
             if second[h] * before[h] < 0:
                 return Event(time, "turned", int(h))
-            if not beyond(h, pull, q, data, pattern) <= 0:
+            if not beyond(h, pull, p, q, data, pattern) <= 0:
                 return Event(time, "full", int(h))
     return None

@@ -10,6 +10,7 @@ from threadpoolctl import ThreadpoolController
 from biasfree.datasets import Dataset
 from biasfree.dynamics._recorder import Recorder
 from biasfree.dynamics._settings import Progress, ProgressCallback, Status, axis
+from biasfree.dynamics._trajectory import Counts
 from biasfree.dynamics.exact import _merging, _steps
 from biasfree.dynamics.exact._decisions import ON_A_LINE, Judge, empty_pattern
 from biasfree.dynamics.exact._early import early_phase
@@ -18,7 +19,9 @@ from biasfree.dynamics.exact._field import (
     Data,
     Pattern,
     log_loss,
+    log_loss_of,
     outputs_by_line,
+    pulls,
     rows_of,
     split,
     velocity,
@@ -29,8 +32,11 @@ from biasfree.networks import Network
 from biasfree.switching import Switches
 
 _THREADS = ThreadpoolController()
-_QUOTA, _SAVES, _MERGE_EVERY = 200, 64, 25
+_STAGES = 12
+_QUOTA, _SAVES, _MERGE_EVERY, _MERGE_SOON = 200, 64, 25, 8
 _UNRESOLVED = -1e9
+_UNFELT = 0.1
+_DECISIONS = 20_000
 _FLOOD = 1000  # events without a step of time among them
 
 
@@ -39,10 +45,9 @@ class Outcome:
     """What a run leaves."""
 
     recorder: Recorder
+    counts: Counts
     status: Status
     events: Switches
-    accepted: int = 0
-    rejected: int = 0
 
 
 def integrate(
@@ -70,7 +75,8 @@ def _integrate(run: "_Run", settings: dict[str, Any], progress: ProgressCallback
         run.keep(force=True)
         run.end("interrupted", f"interrupted at {run.axis} = {run.time:.6g}; all until then is kept.")
     assert run.status is not None
-    return Outcome(run.recorder, run.told(), Switches.of(run.events), run.accepted, run.rejected)
+    counts = Counts(_STAGES * (run.accepted + run.rejected), run.accepted, run.rejected)
+    return Outcome(run.recorder, counts, run.told(), Switches.of(run.events))
 
 
 def grouped_data(grouped: Lines, dataset: Dataset, slope: float, settings: dict[str, Any]) -> Data:
@@ -79,19 +85,26 @@ def grouped_data(grouped: Lines, dataset: Dataset, slope: float, settings: dict[
     order = np.argsort(grouped.member, kind="stable")
     order = order[np.searchsorted(grouped.member[order], 0) :]
     begin = np.searchsorted(grouped.member[order], np.arange(len(grouped) + 1)).astype(np.int64)
+    position = np.ascontiguousarray(grouped.position[order])
+    target = np.ascontiguousarray(dataset.targets[order], dtype=float)
+    size = _moments(begin, np.abs(position), np.abs(target))[:, 3]
+    noise = (settings["rtol"] if loss == "square" else 0.0) * size / dataset.samples
     at_origin = dataset.targets[grouped.member < 0]
     constant = {"square": 0.5 * at_origin**2, "logistic": np.full(len(at_origin), math.log(2))}
     return Data(
         np.ascontiguousarray(grouped.directions),
         np.ascontiguousarray(grouped.directions.T),
         begin,
-        np.ascontiguousarray(grouped.position[order]),
-        np.ascontiguousarray(dataset.targets[order].astype(float)),
+        position,
+        target,
         0.5 * (1 + slope),
         0.5 * (1 - slope),
         float(settings["weight_decay"]),
         KINDS[loss],
         settings["clock"] == "loss",
+        _moments(begin, position, target),
+        noise,
+        settings["rtol"],
         float(dataset.samples),
         float(np.sum(constant.get(loss, np.ones(len(at_origin))))),
     )
@@ -109,9 +122,20 @@ def by_moments(dataset: Dataset, settings: dict[str, Any], a: float = 1.0) -> Da
     left = float(np.mean(targets**2) * dim - np.sum(target**2))
     return Data(
         np.ascontiguousarray(vectors.T), np.ascontiguousarray(vectors), np.arange(dim + 1),
-        position, target, a, 0.0, float(settings["weight_decay"]), KINDS["square"], False, float(dim),
+        position, target, a, 0.0, float(settings["weight_decay"]), KINDS["square"], False,
+        _moments(np.arange(dim + 1), position, target), np.zeros(dim), settings["rtol"], float(dim),
         max(0.5 * left, 0.0),
     )  # fmt: skip
+
+
+def _spectral_norm(inputs: np.ndarray) -> float:
+    return float(np.linalg.norm(inputs.T @ inputs, 2)) / len(inputs)
+
+
+def _moments(begin: np.ndarray, position: np.ndarray, target: np.ndarray) -> np.ndarray:
+    size = np.abs(position)
+    terms = np.column_stack([position**2, position * size, position * target, size * target])
+    return np.add.reduceat(terms, begin[:-1], axis=0) if len(begin) > 1 else np.zeros((0, 4))
 
 
 @dataclass
@@ -126,6 +150,7 @@ class _Run:
     events: list[tuple[float, int, int, str]] = field(default_factory=list)
     accepted: int = 0
     rejected: int = 0
+    decided: int = 0
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -159,7 +184,7 @@ class _Run:
             scale = math.exp(first_loss) if settings["clock"] == "loss" else 1.0
             early = early_phase(
                 neurons, grouped, np.asarray(self.dataset.targets, dtype=float),
-                float(np.mean(np.sum(np.asarray(self.dataset.inputs) ** 2, axis=1))),
+                _spectral_norm(np.asarray(self.dataset.inputs)),
                 slope=slope, loss=settings["loss"], decay=settings["weight_decay"] / scale, scale=scale,
                 rtol=settings["rtol"], until=self.until - begun,
             )  # fmt: skip
@@ -177,6 +202,7 @@ class _Run:
         self._group(neurons, energy)
         self.step = self._first_step()
         self.since_merge, self.wait_merge, self.still, self.next_late = 0, _MERGE_EVERY, 0, 0
+        self.next_look = 1
         self.symmetric = _is_symmetric(self.data)
         self.missing = self.recorder.steps_to_next
         if self.status is None and self.time >= self.until:
@@ -186,8 +212,7 @@ class _Run:
 
     def _first_log_loss(self, neurons: np.ndarray) -> float:
         """ln L of neurons whose pattern is plain."""
-        side = np.where(neurons[:, :-1] @ self.data.transposed < 0, -1.0, 1.0)
-        return float(log_loss(_state(neurons, 0.0), self.data, empty_pattern(side, np.zeros(0, np.int64), self.dim)))
+        return float(log_loss_of(*_outputs(neurons, self.data), self.data))
 
     def _group(self, neurons: np.ndarray, energy: float) -> None:
         """Merge what is parallel at the start, and decide for neurons that lie on a line."""
@@ -197,7 +222,7 @@ class _Run:
             self.pattern = empty_pattern(np.ones((len(rows), len(self.data.directions))), owner, self.dim)
             self.state = _state(rows, energy)
             return
-        self.groups = _merging.merged(neurons, _keys(neurons[:, :-1], self.data), self.tolerance)
+        self.groups = _merging.merged(neurons, _keys(neurons, self.data, self.limits.rtol), self.tolerance)
         rows, owner = self.groups.rows()
         active = len(self.groups.groups)
         products = rows[:active, :-1] @ self.data.transposed
@@ -286,6 +311,8 @@ class _Run:
                 f"stopped at {self.axis} = {self.time:.6g} after {self.settings['max_steps']} steps. "
                 "Try increasing max_steps, or a larger rtol.",
             )
+        if self.status is None and self.settings["stop_converged"] and self.accepted >= self.next_look:
+            self._look_for_rest()
         if self.status is None and self.data.by_loss and self.log_loss() < _UNRESOLVED:
             self.keep(force=True)
             self.end(
@@ -293,10 +320,11 @@ class _Run:
                 f"stopped at {self.axis} = {self.time:.6g}, ln L = {self.log_loss():.3g}: float64 does not tell "
                 "margins of this size apart. Stop at a log-loss level above it.",
             )
-        if self.status is None and self.still > _FLOOD:
+        if self.status is None and (self.still > _FLOOD or self.decided > _DECISIONS):
             self.keep(force=True)
             self.end("stuck", f"stopped at {self.axis} = {self.time:.6g}: events without end. Use another method.")
-        if self.status is None and self.since_merge >= self.wait_merge:
+        early_event = why == _steps.MET and self.since_merge >= _MERGE_SOON and self.wait_merge == _MERGE_EVERY
+        if self.status is None and (self.since_merge >= self.wait_merge or early_event):
             self._merge()
 
     @property
@@ -323,6 +351,9 @@ class _Run:
             if not error <= 1 or (length < 2 * explicit and length < self.until - self.time):
                 self.next_late = self.accepted + 50
                 return
+            while step.outgrown(length):
+                length *= 0.5
+                error = step.try_length(length, rtol, atol)
             event = first_event(step, length, self.limits.level)
             arrival = length if event is None else event.time
             began, reached = self.time, self.until if arrival >= self.until - self.time else self.time + arrival
@@ -358,6 +389,12 @@ class _Run:
             if found[3] != _steps.MET:
                 return
             self._decide(int(found[4]), np.array([found[5]]))
+
+    def _look_for_rest(self) -> None:
+        self.next_look = self.accepted + 5 + self.accepted // 10
+        slow = 50 * self.step * float(np.linalg.norm(self._velocity()[:-1])) <= 1e-2 * np.linalg.norm(self.state[:-1])
+        if slow and self._may_be_late and not self.data.by_loss:
+            self._rests(Step.of(self.state, self.data, self.pattern, 0.0))
 
     def _rests(self, step: Step) -> bool:
         """Whether the flow is at rest for good, if that is to be found out."""
@@ -424,6 +461,7 @@ class _Run:
         return True
 
     def _decide(self, h: int, met: np.ndarray | None, *, turned: bool = False, log: bool = True) -> None:
+        self.decided += 1
         judge = Judge(self.data, self.pattern)
         if met is not None:
             events = judge.meets(self.state, h, met)
@@ -444,7 +482,7 @@ class _Run:
 
     def log_loss(self, state: np.ndarray | None = None) -> float:
         """ln L of a state of the present grouping."""
-        return float(log_loss(self.state if state is None else state, self.data, self.pattern))
+        return float(log_loss(self.state if state is None else state, self.data, len(self.pattern.side)))
 
     def keep(self, force: bool = False) -> None:
         """Offer the present state to the recorder."""
@@ -480,29 +518,40 @@ def _state(rows: np.ndarray, energy: float) -> np.ndarray:
     return np.concatenate([rows[:, :-1].ravel(), rows[:, -1], [energy]])
 
 
-def _keys(first: np.ndarray, data: Data) -> np.ndarray:
-    """A number for each pattern of sides; sums of whole numbers are exact in any order."""
-    count = len(data.directions)
-    rng = np.random.default_rng(0)
-    marks = rng.integers(1, 2**40, size=(2, count)).astype(float)
-    keys = np.empty(len(first))
-    chunk = max(1, 10_000_000 // max(count, 1))
-    for begin in range(0, len(first), chunk):
-        part = first[begin : begin + chunk]
-        products = part @ data.transposed
-        near = np.abs(products) <= ON_A_LINE * np.linalg.norm(part, axis=1)[:, None]
-        keys[begin : begin + chunk] = ((products > 0) & ~near) @ marks[0] + near @ marks[1]
-    return keys
+def _outputs(neurons: np.ndarray, data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """lin_l and even_l of neurons that do not slide, some thousand of them at a time."""
+    lin, even = np.zeros((2, len(data.directions)))
+    for part in _chunks(neurons, len(data.directions)):
+        products = part[:, :-1] @ data.transposed
+        lin += data.a * (part[:, -1] @ products)
+        even += data.b * (part[:, -1] @ np.abs(products))
+    return lin, even
+
+
+def _chunks(neurons: np.ndarray, lines: int) -> list[np.ndarray]:
+    return np.array_split(neurons, max(1, neurons.shape[0] * lines // 4_000_000))
+
+
+def _keys(neurons: np.ndarray, data: Data, rtol: float) -> np.ndarray:
+    """A number for each pattern of sides, on the lines whose crossing matters by now.
+
+    Where q_l is a small part of what the tolerance lets pass, neurons on either side move alike. (While a network on
+    symmetric data is small, that is so for all lines.) Sums of whole numbers are exact in any order.
+    """
+    lines = len(data.directions)
+    p, q = np.empty((2, lines))
+    pulls(*_outputs(neurons, data), data, p, q)
+    matters = np.flatnonzero(np.abs(q) > _UNFELT * rtol * np.linalg.norm(p @ data.directions) / max(lines, 1))
+    marks = np.random.default_rng(0).integers(1, 2**40, size=(2, len(matters))).astype(float)
+    keys = []
+    for part in _chunks(neurons, len(matters)):
+        products = part[:, :-1] @ data.transposed[:, matters]
+        near = np.abs(products) <= ON_A_LINE * np.linalg.norm(part[:, :-1], axis=1)[:, None]
+        keys.append(((products > 0) & ~near) @ marks[0] + near @ marks[1])
+    return np.concatenate(keys)
 
 
 def _is_symmetric(data: Data) -> bool:
     """Whether on every line Σ t|t| = 0 and Σ |t|y = 0: then the even part of the outputs never meets the odd one."""
-    size = np.abs(data.position)
-    parts = (data.position * size, size * data.target)
-    starts = data.begin[:-1]
-    if not len(starts):
-        return False
-    return all(
-        bool((np.abs(np.add.reduceat(part, starts)) <= 1e-12 * np.add.reduceat(np.abs(part), starts)).all())
-        for part in parts
-    )
+    sizes = _moments(data.begin, np.abs(data.position), np.abs(data.target))
+    return len(sizes) > 0 and bool((np.abs(data.moments[:, [1, 3]]) <= 1e-12 * sizes[:, [1, 3]]).all())

@@ -8,10 +8,10 @@ searched for **events**:
 - a sliding neuron's w₂ changed sign.
 
 Their times are roots on the dense output, a polynomial of degree 7. The step then ends at the first one and the caller
-decides what the neuron does there. **Negligible crossings** do not end it: crossing line l changes ẇ by −2ς w₂q_l d_l,
-and where that, over the rest of the step, is below a hundredth of the tolerance and cannot stop the neuron, the change
-is added to the end of the step to first order. That is the case once the even part of the network has died out, when
-crossings mean nothing any more.
+decides what the neuron does there. **Weak crossings** do not end it: crossing line l changes ẇ by −2ςw₂q_ld_l; where
+that cannot stop the neuron, and its effect over the rest of the step is small, it is added to the step's end to second
+order (``_crossed``), for all crossings of a step together. With thousands of lines most crossings are of this kind; and
+once the even part of a network has died out on symmetric data all of them are.
 """
 
 import math
@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from scipy.integrate import DOP853
 
-from biasfree.dynamics.exact._field import beyond, log_loss, raw_pull, rows_of, split, velocity
+from biasfree.dynamics.exact._field import Pattern, beyond, log_loss, noise_of, raw_pull, rows_of, split, velocity
 
 _A, _B, _E3, _E5 = (np.ascontiguousarray(m) for m in (DOP853.A, DOP853.B, DOP853.E3, DOP853.E5))
 _A_EXTRA, _DENSE = np.ascontiguousarray(DOP853.A_EXTRA), np.ascontiguousarray(DOP853.D)
@@ -30,8 +30,9 @@ _STAGES = 12
 # Why ``advance`` came back.
 REACHED, PAUSED, MET, FULL, TURNED, LEVEL, FAILED, STIFF, PARTED = range(9)
 
-_NEGLIGIBLE = 0.01
+_NEGLIGIBLE = 0.03
 _BLUR = 1e-13  # how deep beyond a surface, as part of ‖w‖, is still on it
+_SHALLOW = 1e-2  # the same for the end of a step, as part of rtol‖w‖: less is the step's error
 _SCAN = 8
 _BOUNDARY, _STIFF = 4.0, 12  # the method's stability ends near 6
 
@@ -195,7 +196,7 @@ def _excess(state, data, pattern, h, p, q):
     dim = data.directions.shape[1]
     first, second = split(state, rows_of(state, dim), dim)
     pull, _ = raw_pull(first, second, data, pattern, p, q)
-    return beyond(h, pull, q, data, pattern)
+    return beyond(h, pull, p, q, data, pattern)
 
 
 @njit(cache=True)
@@ -236,6 +237,59 @@ def parted(state, pattern, dim, apart):
 
 
 @njit(cache=True)
+def _crossed(end, speed, suspects, roots, kicks, step, data, pattern, limits):
+    """The end of a step in which neurons crossed lines, corrected to second order; empty if that is not enough.
+
+    A crossing at a time τ before the end changes ẇ by ``kick`` d from there on. Its first order is τ·kick d. The second
+    has two parts: what the kicks do to the velocity, J Σ ½τ²kick d, by a difference of velocities, and what grows from
+    zero since the crossing (the crossed line's response to |wᵀd|), which is what the velocity with the new sides has at
+    the end beyond the kicks, over τ/2. The third order is taken to be three tenths of the second.
+    """
+    dim, active = data.directions.shape[1], pattern.side.shape[0]
+    rows, lines = rows_of(end, dim), data.directions.shape[0]
+    p, q = np.empty(lines), np.empty(lines)
+    first_order, bent, kicked = np.zeros_like(end), np.zeros_like(end), np.zeros_like(end)
+    side = pattern.side.copy()
+    total, weighted = 0.0, 0.0
+    for k in range(kicks.shape[0]):
+        if roots[k] > 1.0:
+            continue
+        h, line = suspects[k, 0], suspects[k, 1]
+        left = (1.0 - roots[k]) * step
+        side[h, line] = -side[h, line]
+        total += abs(kicks[k])
+        weighted += abs(kicks[k]) * left
+        for j in range(dim):
+            part = kicks[k] * data.directions[line, j]
+            first_order[h * dim + j] += left * part
+            bent[h * dim + j] += 0.5 * left * left * part
+            kicked[h * dim + j] += part
+    if total == 0:
+        return end
+    moved, fresh = np.empty_like(end), np.empty_like(end)
+    velocity(end + bent, data, pattern, moved, p, q)
+    flipped = Pattern(side, pattern.held, pattern.rank, pattern.basis, pattern.span, pattern.owner)
+    velocity(end, data, flipped, fresh, p, q)
+    found = end + first_order
+    error, size = np.zeros(active), np.zeros(active)
+    for i in range(end.shape[0] - 1):
+        row = i // dim if i < rows * dim else i - rows * dim
+        if row >= active:
+            continue
+        second = moved[i] - speed[i] + 0.5 * (weighted / total) * (fresh[i] - speed[i] - kicked[i])
+        found[i] += second
+        error[row] += second * second
+        size[row] += found[i] ** 2
+    for h in range(active):
+        if not 0.3 * math.sqrt(error[h]) <= 0.3 * (limits.rtol * math.sqrt(size[h]) + limits.atol):
+            return np.empty(0)
+    # The squared speed changes with the kicks, too.
+    for i in range(end.shape[0] - 1):
+        found[-1] += 2 * speed[i] * first_order[i]
+    return found
+
+
+@njit(cache=True)
 def _sizes(state, rows, active, dim):
     """‖w_h‖."""
     first, _ = split(state, rows, dim)
@@ -261,6 +315,7 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
     stages = np.zeros((16, state.shape[0]))
     p, q = np.empty(lines), np.empty(lines)
     velocity(state, data, pattern, stages[0], p, q)
+    q0 = q.copy()
     g0 = _products(state, data, active)
     slope0 = _products(stages[0], data, active)
     accepted, rejected, saved, crossed = 0, 0, 0, 0
@@ -278,16 +333,15 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
         # On a surface to rounding and pushed through it.
         if data.b != 0 and fresh:
             fresh = False
-            pushing = 0.0
+            tiny_pull = 0.0
             for line in range(lines):
-                pushing += abs(p[line]) + abs(q[line])
+                tiny_pull += 1e-11 * (abs(p[line]) + abs(q[line]))
             _, second = split(state, rows, dim)
             for h in range(active):
                 for line in range(lines):
                     side = pattern.side[h, line]
-                    if (
-                        side * g0[h, line] <= 0.1 * _BLUR * sizes[h]
-                        and side * slope0[h, line] < -1e-11 * abs(second[h]) * pushing
+                    if side * g0[h, line] <= 0.1 * _BLUR * sizes[h] and (
+                        side * slope0[h, line] < -abs(second[h]) * (noise_of(line, p, q, data) + tiny_pull)
                     ):
                         return state, time, step, MET, h, line, accepted, rejected, saved, crossed
         if accepted + rejected >= quota:
@@ -325,7 +379,7 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
                         continue
                     x0, x1 = side * g0[h, line], side * g1[h, line]
                     s0, s1 = side * slope0[h, line] * this, side * slope1[h, line] * this
-                    blur = _BLUR * sizes[h]
+                    blur = max(_BLUR, _SHALLOW * limits.rtol) * sizes[h]
                     if x1 < -blur or (s0 < 0 < s1 and x0 > 0 and _dips(x0, x1, s0, s1, blur)):
                         if found == suspects.shape[0]:
                             more = np.empty((2 * found + 16, 2), dtype=np.int64)
@@ -340,15 +394,16 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
             for h in range(active):
                 if pattern.rank[h] == 0:
                     continue
-                over = not beyond(h, pull, q, data, pattern) <= 0.0
+                over = not beyond(h, pull, p, q, data, pattern) <= 0.0
                 if over or second[h] * end_second[h] < 0 or (end_second[h] == 0 and second[h] != 0):
                     leaving = h
                     break
-        level_passed = limits.level > -np.inf and log_loss(end, data, pattern) <= limits.level
+        level_passed = limits.level > -np.inf and log_loss(end, data, active) <= limits.level
         wanted = saved < saves.shape[0] and saves[saved] <= time + this
         if found == 0 and leaving < 0 and not level_passed and not wanted:
             state, time = end, time + this if this < until - time else until
             g0, slope0 = g1, slope1
+            q0 = q.copy()
             stages[0] = stages[_STAGES]
             fresh = True
             accepted += 1
@@ -362,6 +417,7 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
         when, why, who, which = 1.0, -1, -1, -1
         roots = np.empty(found)
         minor = np.zeros(found, dtype=np.bool_)
+        batch = leaving < 0 and not level_passed
         for k in range(found):
             h, line = suspects[k, 0], suspects[k, 1]
             side = pattern.side[h, line]
@@ -377,10 +433,30 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
             kick = 2 * abs(end_second[h] * q[line])
             passes = abs(slope1[h, line]) > 10 * kick and side * slope1[h, line] < 0
             rest = (1 - root) * this * kick
-            if passes and rest <= _NEGLIGIBLE * (limits.rtol * size + limits.atol) and side * g1[h, line] < 0:
+            passes = passes and side * g1[h, line] < 0
+            if abs(q[line]) <= noise_of(line, p, q, data):
+                minor[k] = True
+                continue
+            batch = batch and passes
+            if passes and rest <= _NEGLIGIBLE * (limits.rtol * size + limits.atol):
                 minor[k] = True
             elif root < when or why < 0:
                 when, why, who, which = root, MET, h, line
+        kicks = np.zeros(found)
+        for k in range(found):
+            if roots[k] <= 1.0:
+                h, line = suspects[k, 0], suspects[k, 1]
+                x = 0.5 * (1.0 + roots[k])
+                strength = q0[line] + x * (q[line] - q0[line])
+                kicks[k] = -2 * pattern.side[h, line] * strength * (second[h] + x * (end_second[h] - second[h]))
+        corrected_already = False
+        if why == MET and batch:
+            corrected = _crossed(end, stages[_STAGES], suspects, roots, kicks, this, data, pattern, limits)
+            if corrected.shape[0] > 0:
+                why, corrected_already = -1, True
+                end = corrected
+                for k in range(found):
+                    minor[k] = roots[k] <= 1.0
         if leaving >= 0:
             for h in range(active):
                 if pattern.rank[h] == 0:
@@ -411,11 +487,11 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
                     when, why, who, which = high, FULL, h, -1
         if level_passed or limits.level > -np.inf:
             reach = when if why >= 0 else 1.0
-            if log_loss(_state_at(state, form, reach), data, pattern) <= limits.level:
+            if log_loss(_state_at(state, form, reach), data, active) <= limits.level:
                 low, high = 0.0, reach
                 for _ in range(60):
                     x = 0.5 * (low + high)
-                    if log_loss(_state_at(state, form, x), data, pattern) <= limits.level:
+                    if log_loss(_state_at(state, form, x), data, active) <= limits.level:
                         high = x
                     else:
                         low = x
@@ -430,19 +506,26 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
         while saved < saves.shape[0] and saves[saved] <= arrival and saved < log.saved.shape[0]:
             x = min(max((saves[saved] - time) / this, 0.0), when)
             log.saved[saved] = _state_at(state, form, x)
+            saved_first, _ = split(log.saved[saved], rows, dim)
+            for k in range(found):
+                if minor[k] and roots[k] < x:
+                    h, line = suspects[k, 0], suspects[k, 1]
+                    for j in range(dim):
+                        saved_first[h, j] += kicks[k] * (x - roots[k]) * this * data.directions[line, j]
             saved += 1
         if saved < saves.shape[0] and saves[saved] <= arrival:
             # No room for all that is to be kept of this step: end it at the last one kept.
             when, why, who, which = (saves[saved - 1] - time) / this, PAUSED, -1, -1
             arrival = saves[saved - 1]
-        next_state = end if when == 1.0 else _state_at(state, form, when)
-        next_first, next_second = split(next_state, rows, dim)
+        whole = why < 0
+        next_state = end if whole else _state_at(state, form, when)
+        next_first, _ = split(next_state, rows, dim)
         for k in range(found):
             if minor[k] and roots[k] <= when:
                 h, line = suspects[k, 0], suspects[k, 1]
-                change = -2 * pattern.side[h, line] * q[line] * next_second[h] * (when - roots[k]) * this
-                for j in range(dim):
-                    next_first[h, j] += change * data.directions[line, j]
+                if not corrected_already:
+                    for j in range(dim):
+                        next_first[h, j] += kicks[k] * (when - roots[k]) * this * data.directions[line, j]
                 pattern.side[h, line] = -pattern.side[h, line]
                 log.crossed[crossed, 0], log.crossed[crossed, 1] = h, line
                 log.crossed_at[crossed] = time + roots[k] * this
@@ -452,6 +535,7 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
         if why >= 0:
             return state, time, step, why, who, which, accepted, rejected, saved, crossed
         velocity(state, data, pattern, stages[0], p, q)
+        q0 = q.copy()
         g0 = _products(state, data, active)
         slope0 = _products(stages[0], data, active)
         sizes = _sizes(state, rows, active, dim)
