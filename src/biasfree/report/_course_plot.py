@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def plot_courses(
-    simulated: Sequence[tuple[Any, Any, Any]],
+    simulated: Sequence[tuple[Any, Any, Any, Any]],
     foretold: Sequence[tuple[Any, Any]],
     levels: Mapping[str, float],
     departure: float | None,
@@ -19,7 +19,7 @@ def plot_courses(
     """Loss against flow time of several starts, ReLU and linear twin, with what was foretold laid over them.
 
     Args:
-        simulated: (times, losses, losses of the linear twin) of each start.
+        simulated: (times, losses, and both of the linear twin) of each start.
         foretold: (times, losses) of each start.
         levels: name → loss, drawn as horizontal lines.
         departure: a time to mark, if there is one.
@@ -31,9 +31,9 @@ def plot_courses(
     with mpl.rc_context(STYLE):
         figure = Figure(layout="constrained")
         axes = figure.subplots()
-        for k, (times, values, twin) in enumerate(simulated):
+        for k, (times, values, twin_times, twin) in enumerate(simulated):
             axes.plot(times, values, color=COLOURS[5], linewidth=3.0, label=None if k else "ReLU, simulated")
-            axes.plot(times, twin, color=COLOURS[1], linewidth=1.0, label=None if k else "linear twin, simulated")
+            axes.plot(twin_times, twin, color=COLOURS[1], linewidth=1.0, label=None if k else "linear twin, simulated")
         drawn = [pair for pair in foretold if len(pair[0])]
         for k, (times, values) in enumerate(drawn):
             axes.plot(times, values, "--", color="black", linewidth=0.9, label=None if k else "foretold")
