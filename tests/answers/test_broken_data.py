@@ -216,8 +216,8 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 
 # What can be treated: the words of the treatment, or of what is worth knowing.
 AWKWARD: dict[str, tuple[np.ndarray, np.ndarray, tuple[str, ...], str]] = {
-    "a constant column": (np.column_stack([INPUTS, np.ones(6)]), TARGETS, (), "constant: stacked ones"),
-    "a column of zeros": (np.column_stack([INPUTS, np.zeros(6)]), TARGETS, (), "zero throughout"),
+    "a constant column": (np.column_stack([INPUTS, np.ones(6)]), TARGETS, (), "Stacked ones act as"),
+    "a column of zeros": (np.column_stack([INPUTS, np.zeros(6)]), TARGETS, (), "Zero throughout"),
     "wild scales": (INPUTS * [1.0, 1e4], TARGETS, (), "--standardise"),
     "off the origin": (INPUTS + 5.0, TARGETS, (), "off the origin"),
     "fewer samples than dimensions": (RNG.normal(size=(3, 5)), TARGETS[:3], (), "fewer samples (3) than dimensions"),

@@ -118,7 +118,7 @@ def test_treatments_are_said() -> None:
     treated = treat(bf.Dataset(inputs, rng.integers(0, 2, 30)), "logistic")
     said = " ".join(treated.notes)
     assert set(treated.dataset.targets) == {-1.0, 1.0}
-    for word in ("Labels 0 and 1", "constant", "zero throughout", "factor of"):
+    for word in ("Labels 0 and 1", "Constant", "Zero throughout", "factor of"):
         assert word in said
     centred = treat(bf.Dataset(inputs, rng.normal(size=30)), "square", standardise=True)
     assert "standardised" in centred.notes[0]

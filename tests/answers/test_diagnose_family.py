@@ -1,6 +1,7 @@
 """Verdicts foretold against verdicts measured, on symmetric sets perturbed by 0 to 1 (see ``family``)."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,18 @@ def shown(table: Counter) -> str:
     rows = [f"{'foretold, measured:':26}" + "".join(f"{v:>26}" for v in VERDICTS)]
     rows += [f"{v:26}" + "".join(f"{table[v, m]:26}" for m in VERDICTS) for v in VERDICTS]
     return "\n".join(rows)
+
+
+def documented() -> dict[tuple[str, str], int]:
+    """The table of docs/answers.md."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "answers.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+    numbers = {row[0]: row[1:] for row in rows if row[0] in VERDICTS and row[-1].isdigit()}
+    return {(told, found): int(numbers[told][k]) for told in VERDICTS for k, found in enumerate(VERDICTS)}
+
+
+def test_the_documented_table_is_whole() -> None:
+    assert sum(documented().values()) == 132
 
 
 @pytest.mark.parametrize("number", [0, 1, 4, 6, 20])
@@ -45,6 +58,8 @@ def test_confusion_table() -> None:
                 late.append(told.departure_time / found.departure_time)
             assert told.escape_time == pytest.approx(found.escape_time, rel=0.1), data.name
     print(shown(table), *wrong, f"departures, foretold over measured: {sorted(round(r, 2) for r in late)}", sep="\n")
+    for cell, number in documented().items():
+        assert abs(table[cell] - number) <= 2, f"docs/answers.md says {number} for {cell}"
     total = sum(table.values())
     right = sum(table[v, v] for v in VERDICTS)
     assert total == 132

@@ -8,7 +8,7 @@ import numpy as np
 
 from biasfree import files, theory
 from biasfree.answers import _course
-from biasfree.answers._findings import Check, Floor, Solution
+from biasfree.answers._findings import COMPARED, Check, Floor, Solution
 from biasfree.answers._forecast import Forecast
 from biasfree.datasets import Dataset
 
@@ -194,12 +194,12 @@ class Diagnosis:
         first = self.forecasts[0]
         escape = "at no time that is foretold" if self.escape_time is None else f"at t ≈ {self.escape_time:.3g}"
         how = {
-            "exact": "the linear network it is equivalent to" if self.settings["depth"] == 2 else "its being linear",
-            "reduced network": "its early phase and the few neurons that act as all of them",
-            "Appendix F": "Eq. 40 of deep networks",
-            "simulation": "nothing: this is measured, no theory speaks of deep networks on such data",
+            "exact": "foretold by the linear network it is equivalent to",
+            "reduced network": "foretold by its early phase and the few neurons that then act as all of them",
+            "Appendix F": "foretold by Eq. 40, the form that the layers tend to on such data",
+            "simulation": "measured, since no theory speaks of deep networks on such data",
         }[first.how]
-        course = [f"escape from the small start {escape}; foretold by {how}"]
+        course = [f"escape from the small start {escape}; {how}"]
         course.append(f"linear solution: {self.solution}")
         if first.stairs is not None:
             course.append(str(first.stairs))
@@ -220,11 +220,14 @@ class Diagnosis:
             f"{floor.deep:.4g}; with biases: {floor.with_bias:.4g}"
         ]
         scale = theory.linear_loss(np.zeros(self.dataset.dim), self.dataset, self.settings["loss"])
-        if floor.two_layer - floor.with_bias > 0.01 * float(scale):
+        least = floor.two_layer if self.settings["depth"] == 2 else floor.deep
+        if least - floor.with_bias > 0.01 * float(scale):
             samples = ", ".join(map(str, floor.payers[:5])) + (", …" if len(floor.payers) > 5 else "")
+            deeper = least - floor.deep > 0.01 * float(scale)
             found.append(
-                f"removing the biases costs {floor.two_layer - floor.with_bias:.4g} at least; samples that pay most: "
-                f"{samples}"
+                f"removing the biases costs {least - floor.with_bias:.4g} at least"
+                f"{f' ({floor.deep - floor.with_bias:.4g} with more layers)' if deeper else ''}; samples that pay most "
+                f"of two layers' loss: {samples}"
             )
         return found
 
@@ -245,6 +248,23 @@ class Diagnosis:
         if self.interrupted:
             told.append(f"interrupted: {len(self.checks)} of {asked} starts were checked")
         return told
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and rows of the check: foretold and measured beside each other."""
+        heads = ["seed"]
+        for name in ("verdict", "escape", "departure", "bend"):
+            heads += [f"{name}, foretold", "measured"]
+        heads += ["loss", "linear twin"]
+        rows = [
+            [
+                str(c.seed),
+                *(_told(side[name]) for name in COMPARED for side in (c.predicted, c.measured)),
+                f"{c.measured['final_loss']:.4g} at t = {c.until:.3g}",
+                f"{c.measured['linear_loss']:.4g}",
+            ]
+            for c in self.checks
+        ]
+        return heads, rows
 
     def plot(self) -> "Figure":
         """The learning curves, foretold and simulated, beside the levels that matter."""

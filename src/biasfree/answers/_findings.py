@@ -16,7 +16,7 @@ from biasfree.networks import Network
 # How long a simulation runs, in escape times, unless something is foretold to happen later; and what
 # stands for the escape time of a network that never escapes.
 _LONG, _NEVER = 8.0, 1e4
-_COMPARED = ("verdict", "escape_time", "departure_time", "nonlinearity")
+COMPARED = ("verdict", "escape_time", "departure_time", "nonlinearity")
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,10 @@ def check_of(
     seed: int, foretold: Forecast | None, found: Reading, course: Course, linear: Trajectory, status: str
 ) -> Check:
     """What was foretold, if anything was, beside what was found."""
-    measured = {name: getattr(found, name) for name in _COMPARED}
+    measured = {name: getattr(found, name) for name in COMPARED}
     return Check(
         seed,
-        {name: getattr(foretold, name, None) for name in _COMPARED},
+        {name: getattr(foretold, name, None) for name in COMPARED},
         {**measured, "final_loss": float(course.losses[-1]), "linear_loss": float(linear.losses[-1])},
         float(course.times[-1]),
         status,

@@ -110,11 +110,11 @@ def _remarks(dataset: Dataset, standardised: bool) -> list[str]:
     empty = constant[sizes[constant] == 0]
     offset = np.setdiff1d(constant, empty)
     if empty.size:
-        found.append(f"Column {_listed(empty)} of the inputs is zero throughout and has no effect.")
+        found.append(f"Zero throughout and without effect: input column {_listed(empty)}.")
     if offset.size:
         found.append(
-            f"Column {_listed(offset)} of the inputs is constant: stacked ones, which act as a bias of the first "
-            "layer that is regularised and trained as a weight, and are not the same as a bias."
+            f"Constant: input column {_listed(offset)}. Stacked ones act as a bias of the first layer that is "
+            "regularised and trained as a weight, and are not the same as a bias."
         )
     live = sizes[sizes > 0]
     if live.size and live.max() > _WILD * live.min() and not standardised:

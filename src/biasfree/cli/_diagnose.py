@@ -61,9 +61,15 @@ def diagnose(
     if plot is not None:
         report.save_figure(found.plot(), plot)
     if html is not None:
-        sections = [Section(title, told) for title, told in found.sections().items()]
-        caption = "Loss of the simulated networks and of their linear twins, and what was foretold"
+        told = found.sections()
+        caption = "Loss against flow time: simulated networks, their linear twins, and what was foretold"
+        heads, rows = found.table()
+        sections = [Section(title, sentences) for title, sentences in told.items()]
         sections.insert(2, Section("The learning curve", figure=found.plot(), caption=caption))
+        if rows:
+            at = next(i for i, section in enumerate(sections) if section.heading == "The check")
+            said = [sentence for sentence in told["The check"] if not sentence.startswith("seed ")]
+            sections[at] = Section("The check", said, heads, rows)
         settings = {name: str(value) for name, value in found.settings.items()}
         verdict = found.headline if found.contradiction is None else f"{found.headline}. {found.contradiction}"
         write_answer_page(html, f"Is a bias-free network linear on {dataset.name}?", verdict, sections, settings)
