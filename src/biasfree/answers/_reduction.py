@@ -26,7 +26,7 @@ _FEW_LINES = 64
 _PARALLEL = (0.01, 0.03, 0.1, 0.2, 0.4)
 _MOST_NEURONS, _CHANGED = 32, 0.05
 # Entries of the inputs that a step looks at, the longest turn of a neuron in it, and its longest growth.
-_SEEN, _TURN, _GROWTH, _MOST_STEPS = 1_000_000, 0.1, 0.5, 3000
+_SEEN, _TURN, _GROWTH, _MOST_STEPS = 500_000, 0.1, 0.5, 3000
 
 
 @dataclass(frozen=True)

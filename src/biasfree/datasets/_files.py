@@ -81,7 +81,8 @@ def _from_table(table: "pd.DataFrame", target: str | None, source: Path, origin:
         raise ValueError(f"{source.name} has columns but no rows.")
     for column in columns:
         _check_column(table[column], _short(column), source)
-    inputs = table.drop(columns=wanted).to_numpy(dtype=np.float64)
+    # Sample by sample in memory, as all that follows reads them.
+    inputs = np.ascontiguousarray(table.drop(columns=wanted).to_numpy(dtype=np.float64))
     return Dataset(inputs, table[wanted].to_numpy(dtype=np.float64), source.stem, origin)
 
 
