@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import biasfree as bf
 from biasfree.answers import inspect
-from biasfree.answers._merging import compress, merged
+from biasfree.answers._merging import compress, merged_for_function
 from biasfree.answers._model import Model
 
 
@@ -55,7 +55,7 @@ def test_never_more_neurons_and_never_another_function(seed, slope, outputs, dee
     widths = [2, 6, 4, outputs] if deep else [2, 8, outputs]
     weights = [rng.integers(-1, 2, size=(m, n)).astype(float) for n, m in itertools.pairwise(widths)]
     model = Model.of(weights, None, [slope] * (len(widths) - 2))
-    found = merged(model)
+    found = merged_for_function(model)
     assert sum(found.model.widths[1:-1]) <= sum(widths[1:-1])
     x = rng.normal(size=(500, 2))
     scale = max(model.scale, 1.0)
@@ -103,8 +103,8 @@ def test_the_error_of_merging_nearly_parallel_neurons_is_certified(outputs, laye
     weights = split(small.weights, rng)
     blurred = [w + 1e-5 * np.abs(w).mean() * rng.normal(size=w.shape) for w in weights]
     wide = Model.of(blurred, None, [0.0] * layers)
-    assert merged(wide).model.widths == wide.widths
-    found = merged(wide, 1e-3)
+    assert merged_for_function(wide).model.widths == wide.widths
+    found = merged_for_function(wide, 1e-3)
     assert found.model.widths == small.widths
     assert 0 < found.error < 1e-3 * wide.scale
     # Random inputs, and those near the kinks, where merging errs most.
@@ -124,7 +124,7 @@ def test_biases_are_merged_with_their_neurons() -> None:
     first = np.concatenate([f * row for f in factors] + [np.zeros((2, 2))])
     bias = np.concatenate([f * np.array([0.3, -0.2, 0.9]) for f in factors] + [[2.0, -1.0]])
     model = Model.of([first, rng.normal(size=(2, 11))], [bias, rng.normal(size=2)], [0.25])
-    found = merged(model)
+    found = merged_for_function(model)
     assert found.model.widths == (2, 3, 2)
     x = rng.normal(size=(1000, 2))
     np.testing.assert_allclose(found.model(x), model(x), atol=1e-12)

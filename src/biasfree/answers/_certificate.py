@@ -60,14 +60,14 @@ def certificate(model: Model, linear_map: Float[np.ndarray, "out dim"]) -> Certi
 
 def _smaller(model: Model) -> list[_merging.Merged]:
     """The network merged exactly, and with every tolerance that makes a difference."""
-    exact = _merging.merged(model)
+    exact = _merging.merged_for_function(model)
     # Grouping is quadratic in the width.
     if max(model.widths) > _MOST_MERGED:
         return [exact]
-    coarsest = _merging.merged(model, _TOLERANCES[-1])
+    coarsest = _merging.merged_for_function(model, _TOLERANCES[-1])
     if coarsest.model.widths == exact.model.widths:
         return [exact]
-    between = [_merging.merged(model, tolerance) for tolerance in _TOLERANCES[:-1]]
+    between = [_merging.merged_for_function(model, tolerance) for tolerance in _TOLERANCES[:-1]]
     return list({(each.model.widths, each.error): each for each in (exact, *between, coarsest)}.values())
 
 

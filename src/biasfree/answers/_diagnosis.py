@@ -1,4 +1,4 @@
-"""The title's question for the user's own data: will a bias-free ReLU network be effectively linear on it?"""
+"""The answer to the title's question for a user's own data, in words, numbers and a picture."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biasfree import checks, files, theory
-from biasfree.answers import _forecast
-from biasfree.answers._findings import Check, Floor, Solution, checked, floor_of, solution_of
+from biasfree import files, theory
+from biasfree.answers import _course
+from biasfree.answers._findings import COMPARED, Check, Floor, Solution
 from biasfree.answers._forecast import Forecast
-from biasfree.answers._treatment import treat
 from biasfree.datasets import Dataset
-from biasfree.networks import Network
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-VERDICTS = ("linear", "linear until", "several linear networks", "nonlinear")
 
 
 @dataclass(frozen=True)
@@ -35,6 +31,8 @@ class Diagnosis:
         forecasts: one per seed.
         checks: the simulations, one per seed; empty if none was asked for.
         notes: on the data and what was done to them.
+        dataset, settings: what was diagnosed, and how.
+        interrupted: whether Ctrl-C left starts unchecked.
     """
 
     verdict: str
@@ -52,6 +50,7 @@ class Diagnosis:
     notes: tuple[str, ...]
     dataset: Dataset
     settings: Mapping[str, Any]
+    interrupted: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers, as JSON can hold them."""
@@ -70,6 +69,12 @@ class Diagnosis:
                     "typical_covariance": self.asymmetry.covariance.typical,
                 },
                 "nonlinearity": max(f.nonlinearity for f in self.forecasts),
+                "nonlinearity_in_passing": max(f.passing for f in self.forecasts),
+                "contradiction": self.contradiction,
+                "plateaus": [{"time": t, "loss": level} for t, level in plateaus(self.forecasts[0])],
+                "staircase": None
+                if (stairs := self.forecasts[0].stairs) is None
+                else {"levels": stairs.levels, "times": stairs.times},
                 "gathering": [
                     {"direction": g.direction, "sign": g.sign, "rate": g.rate, "basin": g.basin} for g in self.gathering
                 ],
@@ -91,9 +96,10 @@ class Diagnosis:
                     for c in self.checks
                 ],
                 "thresholds": {
-                    "linear": _forecast.LINEAR, "below": _forecast.BELOW, "sits": _forecast.SITS,
-                    "apart": _forecast.APART,
+                    "linear": _course.LINEAR, "below": _course.BELOW, "sits": _course.SITS,
+                    "apart": _course.APART,
                 },
+                "interrupted": self.interrupted,
                 "settings": self.settings,
                 "notes": self.notes,
             }
@@ -102,29 +108,57 @@ class Diagnosis:
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
-        network = f"a two-layer bias-free network of slope {self.settings['slope']:g}"
-        bent = max(f.nonlinearity for f in self.forecasts)
+        kind = {0: "ReLU", 1: "linear"}.get(self.settings["slope"], f"leaky ReLU (slope {self.settings['slope']:g})")
+        network = f"a bias-free {kind} network of {self.settings['depth']} layers"
+        bent, passing = (max(getattr(f, name) for f in self.forecasts) for name in ("nonlinearity", "passing"))
         if self.verdict == "linear":
-            if self.symmetry.holds or self.settings["slope"] == 1:
-                why = "it is equivalent to a linear network throughout"
+            told = f"linear: {network} will be linear on this data, "
+            if self.forecasts[0].how in ("exact", "Appendix F"):
+                told += "equivalent to a linear network throughout"
             else:
-                why = f"its outputs stay linear up to {bent:.1%}"
-            return f"linear: {network} will be linear on this data; {why}"
-        if self.verdict == "linear until":
+                told += f"up to {bent:.1%} of its outputs"
+        elif self.verdict == "linear until":
             leaving = sum(f.departure_time is not None for f in self.forecasts)
             some = "" if leaving == len(self.forecasts) else f" ({leaving} of {len(self.forecasts)} starts leave)"
-            return (
+            told = (
                 f"linear until t ≈ {self.departure_time:.3g}: {network} sits at the linear solution, linear up to "
-                f"{bent:.1%}, and then leaves it{some}"
+                f"{bent:.1%} of its outputs, and then leaves it{some}"
             )
-        if self.verdict == "several linear networks":
-            return f"several linear networks: {network} acts as {self.count}, learned one after the other"
-        return f"nonlinear: {network} is not linear on this data at any time; its outputs bend by {bent:.0%} or more"
+        elif self.verdict == "several linear networks":
+            return f"several linear networks: {network} acts as {self.count}, each on samples of its own"
+        else:
+            return (
+                f"nonlinear: {network} does not sit at the linear solution of this data; its outputs bend by up to "
+                f"{bent:.0%}"
+            )
+        return told + (f"; in passing, while it escapes, it bends by up to {passing:.0%}" if passing >= 0.01 else "")
+
+    @property
+    def contradiction(self) -> str | None:
+        """In what the simulations differ from the forecast; None if they agree, or there are none."""
+        other = [c for c in self.checks if not c.agrees]
+        if other:
+            found = ", ".join(
+                f"seed {c.seed} {c.measured['verdict']} (foretold {c.predicted['verdict']}; it bends by "
+                f"{c.measured['nonlinearity']:.1%}, foretold {c.predicted['nonlinearity']:.1%})"
+                for c in other
+            )
+            return f"THE SIMULATION DISAGREES with the forecast for {len(other)} of {len(self.checks)} starts: {found}"
+        late = [c for c in self.checks if c.predicted["verdict"] == "linear until" and not _near(c)]
+        if late:
+            found = ", ".join(
+                f"seed {c.seed} at t ≈ {_told(c.measured['departure_time'])}, foretold "
+                f"{_told(c.predicted['departure_time'])}"
+                for c in late
+            )
+            return f"THE SIMULATION LEAVES AT ANOTHER TIME than foretold: {found}"
+        return None
 
     def __str__(self) -> str:
         """One screen: verdict, why, what will happen, what never can, the check."""
         parts = [f"{title}\n" + "\n".join(f"  {line}" for line in told) for title, told in self.sections().items()]
-        return "\n".join([str(self.dataset), self.headline, "", *parts])
+        first = [self.headline] if self.contradiction is None else [self.headline, self.contradiction]
+        return "\n".join([str(self.dataset), *first, "", *parts])
 
     def sections(self) -> dict[str, list[str]]:
         """Title → sentences, in the order of the questions one asks."""
@@ -150,21 +184,33 @@ class Diagnosis:
         if self.separable is not None:
             found.append(f"labels {'' if self.separable else 'not '}separable by a hyperplane through the origin")
         found.append(
-            f"rule: linear while outputs are, up to {_forecast.LINEAR:.0%} of their size, and the loss is not below "
-            f"every linear map's by {_forecast.BELOW:.0%} of the first loss; sitting at the linear solution means "
-            f"leaving it after {_forecast.SITS:g} escape times or later; several networks if they overlap by less "
-            f"than {_forecast.APART:.0%}"
+            f"rule: linear while outputs are, up to {_course.LINEAR:.0%}, and the loss is not below every linear map's "
+            f"by {_course.BELOW:.0%} of the first loss; judged from {_course.SITS:g} escape times on; several networks "
+            f"if their responses overlap by less than {_course.APART:.0%}"
         )
         return found
 
     def _course(self) -> list[str]:
-        escape = "never" if self.escape_time is None else f"t ≈ {self.escape_time:.3g}"
-        course = [f"escape from the small start at {escape}; foretold by {self.forecasts[0].how}"]
+        first = self.forecasts[0]
+        escape = "at no time that is foretold" if self.escape_time is None else f"at t ≈ {self.escape_time:.3g}"
+        how = {
+            "exact": "foretold by the linear network it is equivalent to",
+            "reduced network": "foretold by its early phase and the few neurons that then act as all of them",
+            "Appendix F": "foretold by Eq. 40, the form that the layers tend to on such data",
+            "simulation": "measured, since no theory speaks of deep networks on such data",
+        }[first.how]
+        course = [f"escape from the small start {escape}; {how}"]
         course.append(f"linear solution: {self.solution}")
-        levels = plateaus(self.forecasts[0])
-        if levels:
+        if first.stairs is not None:
+            course.append(str(first.stairs))
+        levels = plateaus(first)
+        if levels and first.stairs is None:
             more = f"; and {len(levels) - 4} more" if len(levels) > 4 else ""
             course.append("plateaus: " + "; ".join(f"{loss:.4g} from t ≈ {t:.3g}" for t, loss in levels[:4]) + more)
+        if self.verdict == "linear" and first.how == "reduced network":
+            course.append(
+                f"looked ahead to t ≈ {first.until:.3g}, some sixty escape times; what comes later is not told"
+            )
         return course
 
     def _floor(self) -> list[str]:
@@ -174,116 +220,79 @@ class Diagnosis:
             f"{floor.deep:.4g}; with biases: {floor.with_bias:.4g}"
         ]
         scale = theory.linear_loss(np.zeros(self.dataset.dim), self.dataset, self.settings["loss"])
-        if floor.two_layer - floor.with_bias > 0.01 * float(scale):
+        least = floor.two_layer if self.settings["depth"] == 2 else floor.deep
+        if least - floor.with_bias > 0.01 * float(scale):
             samples = ", ".join(map(str, floor.payers[:5])) + (", …" if len(floor.payers) > 5 else "")
+            deeper = least - floor.deep > 0.01 * float(scale)
             found.append(
-                f"removing the biases costs {floor.two_layer - floor.with_bias:.4g} at least; samples that pay most: "
-                f"{samples}"
+                f"removing the biases costs {least - floor.with_bias:.4g} at least"
+                f"{f' ({floor.deep - floor.with_bias:.4g} with more layers)' if deeper else ''}; samples that pay most "
+                f"of two layers' loss: {samples}"
             )
         return found
 
     def _check(self) -> list[str]:
-        def told(value: float | None) -> str:
-            return "—" if value is None or not np.isfinite(value) else f"{value:.3g}"
+        def pair(c: Check, name: str) -> str:
+            return " / ".join(_told(side[name]) for side in (c.predicted, c.measured))
 
-        return [
-            f"seed {c.seed}: escape {told(c.predicted['escape_time'])} foretold, {told(c.measured['escape_time'])} "
-            f"measured; departure {told(c.predicted['departure_time'])} foretold, "
-            f"{told(c.measured['departure_time'])} measured; loss at t = {c.until:.3g}: "
+        told = [
+            f"seed {c.seed}: {_told(c.predicted['verdict'])} / {c.measured['verdict']}; "
+            f"escape {pair(c, 'escape_time')}; departure {pair(c, 'departure_time')}; "
+            f"bend {pair(c, 'nonlinearity')}; loss at t = {c.until:.3g}: "
             f"{c.measured['final_loss']:.4g}, linear twin {c.measured['linear_loss']:.4g}"
             for c in self.checks
         ]
+        if told:
+            told.insert(0, "foretold / measured by simulation")
+        asked = self.settings["seeds"]
+        if self.interrupted:
+            told.append(f"interrupted: {len(self.checks)} of {asked} starts were checked")
+        return told
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and rows of the check: foretold and measured beside each other."""
+        heads = ["seed"]
+        for name in ("verdict", "escape", "departure", "bend"):
+            heads += [f"{name}, foretold", "measured"]
+        heads += ["loss", "linear twin"]
+        rows = [
+            [
+                str(c.seed),
+                *(_told(side[name]) for name in COMPARED for side in (c.predicted, c.measured)),
+                f"{c.measured['final_loss']:.4g} at t = {c.until:.3g}",
+                f"{c.measured['linear_loss']:.4g}",
+            ]
+            for c in self.checks
+        ]
+        return heads, rows
 
     def plot(self) -> "Figure":
         """The learning curves, foretold and simulated, beside the levels that matter."""
         from biasfree.report import plot_courses
 
         return plot_courses(
-            [(c.times, c.losses, c.linear_losses) for c in self.checks],
-            [(f.times, f.losses) for f in self.forecasts],
+            [(c.times, c.losses, c.linear_times, c.linear_losses) for c in self.checks],
+            [(f.times, f.losses) for f in self.forecasts if f.how != "simulation"],
             {self.solution.kind: self.solution.loss, "least of two layers": self.floor.two_layer},
             self.departure_time if self.verdict == "linear until" else None,
             self.settings["loss"],
         )
 
 
-def diagnose(
-    dataset: Dataset,
-    loss: str = "square",
-    slope: float = 0.0,
-    width: int = 100,
-    depth: int = 2,
-    init_scale: float = 1e-3,
-    seeds: int = 3,
-    *,
-    simulate: bool = True,
-    standardise: bool = False,
-) -> Diagnosis:
-    """Will a bias-free network be effectively linear on this data, why, until when, and what can it never learn?
+def _told(value: float | str | None) -> str:
+    if isinstance(value, str):
+        return value
+    return "—" if value is None or not np.isfinite(value) else f"{value:.3g}"
 
-    Args:
-        dataset: scalar targets.
-        loss: "square", or "logistic" for two classes (any two numbers).
-        slope: α in [0, 1]; 0 is ReLU.
-        width: of the hidden layer.
-        depth: 2; the theory of departures is about two layers.
-        init_scale: norm of each layer at the start.
-        seeds: number of starts.
-        simulate: whether to check the forecast by simulating every start and its linear twin.
-        standardise: centre and scale the inputs first; changes the symmetry, and so the answer.
 
-    Raises:
-        ValueError: several outputs, labels of more than two kinds, another depth, arguments out of range.
-
-    >>> from biasfree import datasets
-    >>> diagnose(datasets.symmetric_gaussian(dim=3, pairs=20, seed=0), seeds=1, simulate=False).verdict
-    'linear'
-    """
-    checks.one_of(loss, ("square", "logistic"), "loss")
-    if checks.count(depth, "depth") != 2:
-        raise ValueError(
-            f"depth must be 2, got {depth}: departures are foretold for two layers only. For deeper networks simulate "
-            "(biasfree simulate --depth) and inspect the result."
-        )
-    treated = treat(dataset, loss, standardise)
-    data, notes = treated.dataset, list(treated.notes)
-    asymmetry = theory.asymmetry(data)
-    solution = solution_of(data, loss)
-    levels = _forecast.Levels(float(theory.linear_loss(np.zeros(data.dim), data, loss)), solution.loss)
-    starts = [
-        Network.init([data.dim, width, 1], slope, init_scale, seed) for seed in range(checks.count(seeds, "seeds"))
-    ]
-    if np.linalg.norm(data.correlation) <= 1e-12 * np.sqrt(np.mean(data.targets**2)):
-        notes.append("Inputs and target are uncorrelated (β = 0): a linear network learns nothing here.")
-    forecasts = tuple(_forecast.forecast(start, data, loss, asymmetry, levels) for start in starts)
-    verdict = _commonest([f.verdict for f in forecasts])
-    gathering = theory.gather(theory.early_flow(starts[0], data, loss)) if forecasts[0].how == "reduced network" else ()
-    pairs = zip(starts, forecasts, strict=True) if simulate else ()
-    done = tuple(checked(start, data, loss, f, levels, seed) for seed, (start, f) in enumerate(pairs))
-    return Diagnosis(
-        verdict=verdict,
-        count=next((f.count for f in forecasts if f.verdict == verdict), None),
-        departure_time=_forecast.middle([f.departure_time for f in forecasts if f.verdict == verdict]),
-        escape_time=_forecast.middle([f.escape_time for f in forecasts]),
-        symmetry=theory.symmetry(data),
-        asymmetry=asymmetry,
-        gathering=gathering,
-        separable=None if loss == "square" else bool(theory.separability(data)),
-        solution=solution,
-        floor=floor_of(data, loss, slope),
-        forecasts=forecasts,
-        checks=done,
-        notes=tuple(notes),
-        dataset=data,
-        settings={
-            "loss": loss, "slope": slope, "width": width, "depth": depth, "init_scale": init_scale, "seeds": seeds,
-            "standardise": standardise,
-        },
-    )  # fmt: skip
+def _near(check: Check) -> bool:
+    """Whether a departure came within a quarter of when it was foretold."""
+    foretold, found = (side["departure_time"] for side in (check.predicted, check.measured))
+    return foretold is not None and found is not None and abs(found - foretold) <= 0.25 * foretold
 
 
 def plateaus(course: Forecast) -> list[tuple[float, float]]:
-    """Where the foretold loss rests: (since when, level) for stretches of at least a fifth of an escape time."""
+    """Where the foretold loss rests: (since when, level) for stretches of at least half an escape time."""
     if not len(course.losses):
         return []
     times, curve = course.times, course.losses
@@ -293,15 +302,8 @@ def plateaus(course: Forecast) -> list[tuple[float, float]]:
     while k < len(times) - 1:
         end = int(np.searchsorted(-curve, -(curve[k] - fall), side="right"))
         end = min(end, len(times)) - 1
-        rests = times[k] > 0 and times[end] - times[k] >= 0.2 * min(course.escape_time, times[-1])
-        if rests and (not found or found[-1][1] - curve[k] > 2 * fall):
-            found.append((float(times[k]), float(curve[k])))
+        rests = times[k] > 0 and times[end] - times[k] >= 0.5 * min(course.escape_time, times[-1])
+        if rests and (not found or found[-1][1] - curve[k] > 6 * fall):
+            found.append((float(times[k]), float(curve[(k + end) // 2])))
         k = max(end, k + 1)
     return found
-
-
-def _commonest(verdicts: list[str]) -> str:
-    """Most starts' verdict; of a tie, the one furthest from linear. A single start that leaves makes it an "until"."""
-    if set(verdicts) == {"linear", "linear until"}:
-        return "linear until"
-    return max(VERDICTS, key=lambda v: (verdicts.count(v), VERDICTS.index(v)))

@@ -1,20 +1,22 @@
 """What a diagnosis is made of: the linear solution, the least losses, and starts that were simulated."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from biasfree import theory
-from biasfree.answers import _forecast
+from biasfree.answers._course import Course, Levels, Reading, looks, read_course
 from biasfree.answers._forecast import Forecast
 from biasfree.datasets import Dataset
-from biasfree.dynamics import gradient_flow
+from biasfree.dynamics import Progress, Trajectory, gradient_flow
 from biasfree.networks import Network
 
-# How long a simulation runs, in escape times, unless something is foretold to happen later.
-_LONG = 8.0
+# How long a simulation runs, in escape times, unless something is foretold to happen later; and what
+# stands for the escape time of a network that never escapes.
+_LONG, _NEVER = 8.0, 1e4
+COMPARED = ("verdict", "escape_time", "departure_time", "nonlinearity")
 
 
 @dataclass(frozen=True)
@@ -61,19 +63,26 @@ class Check:
 
     Attributes:
         seed: of the weights.
-        predicted, measured: escape time, departure time (None: not within the run) and, measured only, the end.
+        predicted, measured: verdict, escape time, departure time (None: not within the run), nonlinearity and, measured
+            only, the losses at the end.
         until: how long the simulation ran.
         status: how it ended.
     """
 
     seed: int
-    predicted: Mapping[str, float | None]
-    measured: Mapping[str, float | None]
+    predicted: Mapping[str, Any]
+    measured: Mapping[str, Any]
     until: float
     status: str
     times: np.ndarray
     losses: np.ndarray
+    linear_times: np.ndarray
     linear_losses: np.ndarray
+
+    @property
+    def agrees(self) -> bool:
+        """Whether what was found is what was foretold, or nothing was."""
+        return self.predicted["verdict"] in (None, self.measured["verdict"])
 
 
 def solution_of(data: Dataset, loss: str) -> Solution:
@@ -110,25 +119,68 @@ def _with_bias(data: Dataset, loss: str) -> float:
     return float(count @ entropy / len(data.targets))
 
 
-def checked(start: Network, data: Dataset, loss: str, foretold: Forecast, levels: _forecast.Levels, seed: int) -> Check:
-    """Simulate a start and the linear network of the same weights."""
-    until = _LONG * min(foretold.escape_time, 1e4)
+def checked(
+    start: Network,
+    data: Dataset,
+    loss: str,
+    foretold: Forecast,
+    levels: Levels,
+    seed: int,
+    progress: Callable[[float], None] | None = None,
+) -> Check:
+    """Simulate a start and the linear network of the same weights.
+
+    Args:
+        start: two layers, one output.
+        data: scalar targets.
+        loss: "square" or "logistic".
+        foretold: its forecast, which says how far to look.
+        levels: of the loss.
+        seed: of the start.
+        progress: called with the share that is done.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C.
+    """
+    escape = min(foretold.escape_time, _NEVER)
+    until = _LONG * escape
     if foretold.departure_time is not None:
-        until = max(until, min(1.3 * foretold.departure_time, 100 * foretold.escape_time))
-    options: dict[str, Any] = {"loss": loss, "until": until, "save": 300, "rtol": 1e-4}
-    run = gradient_flow(start, data, method="bosh3", max_steps=300_000, **options)
-    linear = gradient_flow(start.with_slope(1.0), data, method="bosh3", **options)
-    escaped, left, bent = _forecast.read_off(run, data, levels)
+        until = max(until, min(1.3 * foretold.departure_time, 100 * escape))
+    options: dict[str, Any] = {"loss": loss, "until": until, "save": looks(0.5 * _LONG * escape, until), "rtol": 1e-4}
+    options["method"] = "bosh3"
+    run = whole(gradient_flow(start, data, max_steps=300_000, progress=part(progress, 0, 0.8), **options))
+    linear = whole(gradient_flow(start.with_slope(1.0), data, progress=part(progress, 0.8, 1), **options))
+    course = Course(run.times, run.losses, run.networks)
+    return check_of(seed, foretold, read_course(course, data, levels), course, linear, run.status.message)
+
+
+def check_of(
+    seed: int, foretold: Forecast | None, found: Reading, course: Course, linear: Trajectory, status: str
+) -> Check:
+    """What was foretold, if anything was, beside what was found."""
+    measured = {name: getattr(found, name) for name in COMPARED}
     return Check(
         seed,
-        {"escape_time": foretold.escape_time, "departure_time": foretold.departure_time},
-        {
-            "escape_time": escaped, "departure_time": left, "nonlinearity": bent,
-            "final_loss": float(run.losses[-1]), "linear_loss": float(linear.losses[-1]),
-        },
-        float(run.times[-1]),
-        run.status.message,
-        run.times,
-        run.losses,
+        {name: getattr(foretold, name, None) for name in COMPARED},
+        {**measured, "final_loss": float(course.losses[-1]), "linear_loss": float(linear.losses[-1])},
+        float(course.times[-1]),
+        status,
+        course.times,
+        course.losses,
+        linear.times,
         linear.losses,
-    )  # fmt: skip
+    )
+
+
+def whole(run: Trajectory) -> Trajectory:
+    """The run, unless Ctrl-C ended it: half a check is none."""
+    if run.status.name == "interrupted":
+        raise KeyboardInterrupt
+    return run
+
+
+def part(progress: Callable[[float], None] | None, begin: float, end: float) -> Callable[[Progress], None] | None:
+    """Progress of a run as part of a larger piece of work."""
+    if progress is None:
+        return None
+    return lambda told: progress(begin + (end - begin) * told.fraction)

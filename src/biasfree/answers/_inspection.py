@@ -276,7 +276,7 @@ def inspect(
     read_model = read(model, slope)
     inputs, name = _inputs(data, read_model.widths[0])
     tolerance = _merging.EXACT if tolerance is None else checks.non_negative(tolerance, "tolerance")
-    smaller = _merging.merged(read_model, tolerance)
+    smaller = _merging.merged_for_function(read_model, tolerance)
     sphere = np.random.default_rng(seed).normal(size=(_SHOWN, read_model.widths[0]))
     sphere /= np.linalg.norm(sphere, axis=1, keepdims=True)
     return Inspection(

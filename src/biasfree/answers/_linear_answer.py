@@ -85,7 +85,7 @@ def answered(model: Model, seed: int) -> Answer:
 
 
 def _without_biases(model: Model, seed: int) -> Answer:
-    exact = model if model.depth == 2 else _merging.merged(model).model
+    exact = model if model.depth == 2 else _merging.merged_for_function(model).model
     tolerance = tolerance_of(model)
     if exact.depth <= 2:
         form = _form(exact)
@@ -144,7 +144,7 @@ def _with_biases(model: Model, seed: int) -> Answer:
     tolerance = tolerance_of(model) * (model.scale + sum(np.abs(model.bias(k)).max() for k in range(model.depth)))
     has_offset = bool(np.abs(offset).max() > tolerance)
     if model.depth <= 2 or model.is_affine:
-        small = _merging.merged(model).model
+        small = _merging.merged_for_function(model).model
         # In (x, 1) the first layer has no biases; a row of bias alone makes no kink.
         kinks = False
         if small.depth == 2:

@@ -55,10 +55,10 @@ def compress(network: Network, tolerance: float = EXACT) -> Network:
     >>> compress(Network([[[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]], [[1.0, 1.0, 0.0]]], slope=0.0))
     2-1-1 ReLU network
     """
-    return merged(Model.from_network(network), tolerance).model.as_network()
+    return merged_for_function(Model.from_network(network), tolerance).model.as_network()
 
 
-def merged(model: Model, tolerance: float = EXACT) -> Merged:
+def merged_for_function(model: Model, tolerance: float = EXACT) -> Merged:
     """Merge, drop and multiply out until nothing more can be done.
 
     Args:

@@ -8,6 +8,10 @@ from biasfree.datasets import Dataset
 
 # Columns whose sizes differ by more than this are learned one long after the other.
 _WILD = 100.0
+# Fourth powers of the data are formed.
+_LARGEST = 1e50
+# So few different whole numbers are probably classes.
+_CLASSES = 10
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,18 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False) -> Treated:
             f"the target must be one number per sample, got {dataset.outputs}. Diagnose one column of it at a time."
         )
     inputs, targets = dataset.inputs, dataset.targets
+    largest = max(float(np.abs(inputs).max()), float(np.abs(targets).max()))
+    if largest > _LARGEST:
+        raise ValueError(
+            f"the data reach {largest:.2g}, whose powers are beyond floating-point numbers: rescale them (for inputs, "
+            "--standardise does so after you have brought them below 1e50)."
+        )
     if loss != "square":
         targets = _labels(targets, notes)
     elif not targets.any():
         raise ValueError("all targets are zero: there is nothing to learn.")
+    else:
+        notes.extend(_on_targets(targets))
     if not inputs.any():
         raise ValueError("all inputs are zero: a network without biases gives 0 on every sample.")
     spread = inputs.std(axis=0)
@@ -74,6 +86,22 @@ def _labels(targets: np.ndarray, notes: list[str]) -> np.ndarray:
     return np.where(targets == values[1], 1.0, -1.0)
 
 
+def _on_targets(targets: np.ndarray) -> list[str]:
+    values = np.unique(targets)
+    if values.size == 1:
+        return [
+            f"All targets are {values[0]:g}: a single bias would fit them; without one the inputs must, and a network "
+            "without biases is judged by how well it can."
+        ]
+    whole = bool((values == np.round(values)).all())
+    if 2 < values.size <= _CLASSES and whole and values.size < len(targets):
+        return [
+            f"The target takes {values.size} different values and is predicted as a number. If they are classes, mark "
+            "one of them 1 and all others −1, and diagnose class by class with --loss logistic."
+        ]
+    return []
+
+
 def _remarks(dataset: Dataset, standardised: bool) -> list[str]:
     """Sentences on what stands out; none for a plain table."""
     inputs, found = dataset.inputs, []
@@ -82,11 +110,11 @@ def _remarks(dataset: Dataset, standardised: bool) -> list[str]:
     empty = constant[sizes[constant] == 0]
     offset = np.setdiff1d(constant, empty)
     if empty.size:
-        found.append(f"Column {_listed(empty)} of the inputs is zero throughout and has no effect.")
+        found.append(f"Zero throughout and without effect: input column {_listed(empty)}.")
     if offset.size:
         found.append(
-            f"Column {_listed(offset)} of the inputs is constant: stacked ones, which act as a bias of the first "
-            "layer that is regularised and trained as a weight, and are not the same as a bias."
+            f"Constant: input column {_listed(offset)}. Stacked ones act as a bias of the first layer that is "
+            "regularised and trained as a weight, and are not the same as a bias."
         )
     live = sizes[sizes > 0]
     if live.size and live.max() > _WILD * live.min() and not standardised:

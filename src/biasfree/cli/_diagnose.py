@@ -23,7 +23,7 @@ def diagnose(
     loss: Annotated[Loss, typer.Option(help="square, or logistic for two classes.")] = Loss.square,
     slope: Annotated[float, typer.Option(help="0 is ReLU, 1 linear, between them leaky ReLU.")] = 0.0,
     width: Annotated[int, typer.Option(help="Hidden neurons.")] = 100,
-    depth: Annotated[int, typer.Option(help="Weight layers; departures are foretold for 2.")] = 2,
+    depth: Annotated[int, typer.Option(help="Weight layers; foretold for 2, mostly measured for more.")] = 2,
     init_scale: Annotated[float, typer.Option(help="Norm of each layer at the start.")] = 1e-3,
     seeds: Annotated[int, typer.Option(help="Number of starts to look at.")] = 3,
     standardise: Annotated[
@@ -33,19 +33,27 @@ def diagnose(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers to this JSON file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a self-contained page.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the learning curves to this .png, .pdf or .svg.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress line.")] = False,
 ) -> None:
     """Will a bias-free network be effectively linear on this data, until when, and what can it never learn?"""
     from biasfree import answers, files, report
     from biasfree.report import _plots
     from biasfree.report._answer_page import Section, write_answer_page
+    from biasfree.report._answer_progress import answer_progress
 
     for path, endings in ((json_file, (".json",)), (html, (".html",)), (plot, _plots.FORMATS)):
         if path is not None:
             files.writable(path, endings)
     dataset = load_dataset(data, target, 0)
-    found = answers.diagnose(
-        dataset, loss.value, slope, width, depth, init_scale, seeds, simulate=not no_simulate, standardise=standardise
-    )
+    try:
+        with answer_progress(quiet) as progress:
+            found = answers.diagnose(
+                dataset, loss.value, slope, width, depth, init_scale, seeds,
+                simulate=not no_simulate, standardise=standardise, progress=progress,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo("interrupted before there was an answer.", err=True)
+        raise typer.Exit(130) from None
     if json_file is not None:
         with files.written_whole(json_file) as draft:
             text = json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
@@ -53,11 +61,20 @@ def diagnose(
     if plot is not None:
         report.save_figure(found.plot(), plot)
     if html is not None:
-        sections = [Section(title, told) for title, told in found.sections().items()]
-        caption = "Loss of the simulated networks and of their linear twins, and what was foretold"
+        told = found.sections()
+        caption = "Loss against flow time: simulated networks, their linear twins, and what was foretold"
+        heads, rows = found.table()
+        sections = [Section(title, sentences) for title, sentences in told.items()]
         sections.insert(2, Section("The learning curve", figure=found.plot(), caption=caption))
+        if rows:
+            at = next(i for i, section in enumerate(sections) if section.heading == "The check")
+            said = [sentence for sentence in told["The check"] if not sentence.startswith("seed ")]
+            sections[at] = Section("The check", said, heads, rows)
         settings = {name: str(value) for name, value in found.settings.items()}
-        write_answer_page(html, f"Is a bias-free network linear on {dataset.name}?", found.headline, sections, settings)
+        verdict = found.headline if found.contradiction is None else f"{found.headline}. {found.contradiction}"
+        write_answer_page(html, f"Is a bias-free network linear on {dataset.name}?", verdict, sections, settings)
     typer.echo(str(found))
     for path in filter(None, (json_file, html, plot)):
         typer.echo(f"wrote {path}")
+    if found.interrupted:
+        raise typer.Exit(130)

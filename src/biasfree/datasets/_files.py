@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,30 +68,47 @@ def _from_table(table: "pd.DataFrame", target: str | None, source: Path, origin:
     wanted = "target" if target is None else str(target)
     if wanted not in columns:
         ask = " Name the column to predict with `target` (--target on the command line)." if target is None else ""
-        shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
+        shown = ", ".join(map(_short, columns[:12])) + (f" and {len(columns) - 12} more" if len(columns) > 12 else "")
         raise ValueError(f"no column {wanted!r} in {source.name}.{ask} Its columns: {shown}.")
-    repeated = sorted({name for name in columns if columns.count(name) > 1})
+    repeated = [name for name, count in Counter(columns).items() if count > 1]
     if repeated:
-        raise ValueError(f"{source.name} has more than one column named {repeated[0]!r}. Rename or remove all but one.")
+        raise ValueError(
+            f"{source.name} has more than one column named {_short(repeated[0])!r}. Rename or remove all but one."
+        )
     if len(columns) < 2:
         raise ValueError(f"{source.name} has no input column besides the target {wanted!r}.")
     if table.empty:
         raise ValueError(f"{source.name} has columns but no rows.")
     for column in columns:
-        kind = table[column].dtype.kind
-        if kind not in "biuf":
-            raise ValueError(
-                f"column {column!r} in {source.name} is not numeric (its first entry is "
-                f"{table[column].iloc[0]!r}). Encode it as numbers or leave it out."
-            )
-        missing = int(table[column].isna().sum())
-        if missing:
-            raise ValueError(
-                f"column {column!r} in {source.name} has {missing} missing or undefined entries. "
-                "Fill them in or drop these rows."
-            )
-    inputs = table.drop(columns=wanted).to_numpy(dtype=np.float64)
+        _check_column(table[column], _short(column), source)
+    # Sample by sample in memory, as all that follows reads them.
+    inputs = np.ascontiguousarray(table.drop(columns=wanted).to_numpy(dtype=np.float64))
     return Dataset(inputs, table[wanted].to_numpy(dtype=np.float64), source.stem, origin)
+
+
+def _check_column(entries: "pd.Series", column: str, source: Path) -> None:
+    """Raise ValueError unless all entries are numbers; say whether it is words, a stray word, or nothing at all."""
+    import pandas as pd
+
+    if entries.dtype.kind not in "biuf":
+        stray = entries.notna() & pd.to_numeric(entries, errors="coerce").isna()
+        first = int(np.argmax(stray))
+        if stray.any() and stray.mean() < 0.5:
+            raise ValueError(
+                f"column {column!r} in {source.name} is not numeric in {int(stray.sum())} of {len(entries)} rows (the "
+                f"first is {_short(entries.iloc[first])!r} in row {first + 1}). Correct or drop these rows."
+            )
+        shown = ", ".join(_short(value) for value in list(dict.fromkeys(entries.dropna().astype(str)))[:3])
+        raise ValueError(
+            f"column {column!r} in {source.name} is not numeric ({shown or 'all entries are missing'}). Encode it as "
+            "numbers, such as one column of 0 and 1 per category (pandas.get_dummies), or leave it out."
+        )
+    missing = int(entries.isna().sum())
+    if missing:
+        raise ValueError(
+            f"column {column!r} in {source.name} has {missing} missing or undefined entries. "
+            "Fill them in or drop these rows."
+        )
 
 
 def _csv(source: Path) -> "pd.DataFrame":
@@ -108,6 +126,8 @@ def _csv(source: Path) -> "pd.DataFrame":
             table = pd.DataFrame(columns=range(len(names)))
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"cannot read {source.name} as CSV: it is empty.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"cannot read {source.name} as CSV: it is not UTF-8 text. Save it as UTF-8.") from error
     except (OSError, ValueError, pd.errors.ParserError) as error:
         raise ValueError(
             f"cannot read {source.name} as CSV: it must be comma-separated text with the same number of entries in "
@@ -131,31 +151,41 @@ def _parquet(source: Path) -> "pd.DataFrame":
     import pandas as pd
 
     try:
-        return pd.read_parquet(source).rename(columns=str)
+        from pyarrow.parquet import ParquetFile
+
+        told = ParquetFile(source).metadata
+        declared = 8 * told.num_rows * told.num_columns
+        if declared <= max(_LARGE, _PACKED * source.stat().st_size):
+            return pd.read_parquet(source).rename(columns=str)
     except ImportError as error:
         raise ValueError("reading Parquet needs pyarrow. Install it: pip install 'biasfree[parquet]'.") from error
     except Exception as error:  # pyarrow raises many kinds of error on broken files
         raise ValueError(f"cannot read {source.name} as Parquet: {_first_line(error)}.") from error
+    raise ValueError(f"cannot read {source.name} as Parquet: {_bomb(source, declared)} Save it as NPZ, with np.savez.")
 
 
 def _npz(source: Path) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(source) as archive:
             declared = sum(member.file_size for member in archive.infolist())
-    except (OSError, zipfile.BadZipFile):
-        declared = 0  # said below
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"cannot read {source.name} as NPZ: it is not a whole archive of arrays.") from error
     if declared > _LARGE and declared > _PACKED * source.stat().st_size:
-        raise ValueError(
-            f"cannot read {source.name} as NPZ: {source.stat().st_size:,} bytes that unpack to {declared:,} are not "
-            "taken for data. Save it uncompressed, with np.savez."
-        )
+        raise ValueError(f"cannot read {source.name} as NPZ: {_bomb(source, declared)} Save it with np.savez.")
     try:
         with np.load(source, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it is not an archive of arrays")
             return {name: checks.numeric(archive[name], f"array {name!r}") for name in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:
         raise ValueError(f"cannot read {source.name} as NPZ: it must be an archive of plain numeric arrays.") from error
+
+
+def _bomb(source: Path, declared: int) -> str:
+    return f"{source.stat().st_size:,} bytes that unpack to {declared:,} are not taken for data."
+
+
+def _short(text: object) -> str:
+    shown = str(text)
+    return shown if len(shown) <= 40 else f"{shown[:39]}…"
 
 
 def _is_number(text: object) -> bool:
@@ -167,4 +197,4 @@ def _is_number(text: object) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")

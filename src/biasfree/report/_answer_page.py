@@ -93,8 +93,11 @@ def _picture(figure: "Figure", caption: str) -> str:
     with mpl.rc_context(STYLE):
         figure.savefig(stream, format="png")
     data = base64.b64encode(stream.getvalue()).decode()
+    width, height = figure.get_size_inches()
+    # On a narrow screen a wide picture is scrolled rather than shrunk until nothing can be read.
+    least = " style='min-width: 36rem'" if width > 2 * height else ""
     return (
-        f"<figure><img alt='{_text(caption)}' src='data:image/png;base64,{data}'>"
+        f"<figure><div class='scroll'><img alt='{_text(caption)}'{least} src='data:image/png;base64,{data}'></div>"
         f"<figcaption>{_text(caption)}</figcaption></figure>"
     )
 

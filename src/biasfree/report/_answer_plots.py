@@ -30,8 +30,9 @@ def plot_inspection(found: "Inspection") -> "Figure":
         left.plot(ends, ends, color="black", linewidth=0.8, linestyle="--", label="linear")
         left.plot(straight, outputs, ".", color=COLOURS[0], markersize=2.5, label="network")
         where = found.data_name or "the unit sphere"
-        left.set_xlabel(f"best linear map $w^\\top x$, $x$ from {where}")
-        left.set_ylabel("output $f(x)$")
+        left.set_xlabel(f"best linear map $w^\\mathsf{{T}}x$, $x$ from {where}")
+        several = found.model.widths[-1] > 1
+        left.set_ylabel("first output $f_1(x)$" if several else "output $f(x)$")
         left.legend()
         for k, weight in enumerate(found.model.weights):
             values = np.linalg.svd(weight, compute_uv=False)
@@ -39,6 +40,7 @@ def plot_inspection(found: "Inspection") -> "Figure":
                 shown = np.maximum(values / values[0], 1e-16)[:20]
                 colour = COLOURS[k % len(COLOURS)]
                 right.semilogy(np.arange(1, len(shown) + 1), shown, ".-", color=colour, label=f"W{k + 1}", markersize=4)
+        right.xaxis.get_major_locator().set_params(integer=True)
         right.set_xlabel("index $i$ of the singular value")
         right.set_ylabel("$s_i/s_1$")
         right.legend(ncols=2 if found.model.depth > 4 else 1)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def plot_courses(
-    simulated: Sequence[tuple[Any, Any, Any]],
+    simulated: Sequence[tuple[Any, Any, Any, Any]],
     foretold: Sequence[tuple[Any, Any]],
     levels: Mapping[str, float],
     departure: float | None,
@@ -19,7 +19,7 @@ def plot_courses(
     """Loss against flow time of several starts, ReLU and linear twin, with what was foretold laid over them.
 
     Args:
-        simulated: (times, losses, losses of the linear twin) of each start.
+        simulated: (times, losses, and both of the linear twin) of each start.
         foretold: (times, losses) of each start.
         levels: name → loss, drawn as horizontal lines.
         departure: a time to mark, if there is one.
@@ -31,19 +31,39 @@ def plot_courses(
     with mpl.rc_context(STYLE):
         figure = Figure(layout="constrained")
         axes = figure.subplots()
-        for k, (times, values, twin) in enumerate(simulated):
+        for k, (times, values, twin_times, twin) in enumerate(simulated):
             axes.plot(times, values, color=COLOURS[5], linewidth=3.0, label=None if k else "ReLU, simulated")
-            axes.plot(times, twin, color=COLOURS[1], linewidth=1.0, label=None if k else "linear twin, simulated")
+            axes.plot(twin_times, twin, color=COLOURS[1], linewidth=1.0, label=None if k else "linear twin, simulated")
         drawn = [pair for pair in foretold if len(pair[0])]
         for k, (times, values) in enumerate(drawn):
             axes.plot(times, values, "--", color="black", linewidth=0.9, label=None if k else "foretold")
-        for name, level in levels.items():
-            axes.axhline(level, color="grey", linewidth=0.6)
-            axes.annotate(name, (1, level), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=6.5)
         if departure is not None:
             axes.axvline(departure, color=COLOURS[2], linewidth=0.8, linestyle=":", label="leaves the linear solution")
         ends = [float(course[0][-1]) for course in (simulated or drawn)]
         axes.set(xlabel="flow time $t$", ylabel=f"{loss} loss", xlim=(0, max(ends, default=1.0)))
         axes.set_ylim(bottom=0)
+        for names, level in _apart(levels, 0.05 * axes.get_ylim()[1]):
+            axes.axhline(level, color="grey", linewidth=0.6)
+            axes.annotate(
+                names,
+                (1, level),
+                (0, 1.5),
+                xycoords=axes.get_yaxis_transform(),
+                textcoords="offset points",
+                ha="right",
+                va="bottom",
+                fontsize=6.5,
+            )
         axes.legend(fontsize=6.5)
     return figure
+
+
+def _apart(levels: Mapping[str, float], distance: float) -> list[tuple[str, float]]:
+    """Levels with their names; those too near to each other to be labelled singly share a label."""
+    found: list[tuple[str, float]] = []
+    for name, level in sorted(levels.items(), key=lambda pair: pair[1]):
+        if found and level - found[-1][1] < distance:
+            found[-1] = (f"{found[-1][0]}, {name}", found[-1][1])
+        else:
+            found.append((name, level))
+    return found

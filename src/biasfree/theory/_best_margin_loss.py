@@ -107,7 +107,8 @@ def _infimum(problem: _Margins, loss: str) -> tuple[np.ndarray, np.ndarray]:
     unknowns, found, at_rest = _newton(rest, loss)
     if not at_rest and not (found > 0).all():
         staying = ~_growing(rest)
-        unknowns, found[staying], _ = _newton(rest.restricted(staying), loss)
+        # Here the minimum is attained, however large the margins of outlying samples are at it.
+        unknowns, found[staying], _ = _newton(rest.restricted(staying), loss, far=np.inf)
         found[~staying] = np.inf
     elif not at_rest:
         found[:] = np.inf
@@ -125,8 +126,8 @@ def _undisputed(problem: _Margins) -> np.ndarray:
     return np.flatnonzero(disputed[problem.column] | (problem.own == 0))
 
 
-def _newton(problem: _Margins, loss: str) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Damped Newton on ⟨ℓ⟩ from 0: unknowns, margins, and whether it came to rest at a minimum."""
+def _newton(problem: _Margins, loss: str, far: float = _FAR) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Damped Newton on ⟨ℓ⟩ from 0: unknowns, margins, and whether it came to rest before any ran far."""
     samples = max(len(problem.own), 1)
     unknowns = np.zeros(problem.shared.shape[1] + problem.groups)
     margins = problem(unknowns)
@@ -138,7 +139,7 @@ def _newton(problem: _Margins, loss: str) -> tuple[np.ndarray, np.ndarray, bool]
         reach = np.concatenate([size_of_terms, np.full(problem.groups, pull.sum())]) / samples
         if (np.abs(gradient) <= 1e-13 * reach).all():
             return unknowns, margins, True
-        if np.abs(margins).max() > _FAR or (margins > 0).all():
+        if np.abs(margins).max() > far or (margins > 0).all():
             return unknowns, margins, False
         step = problem.newton_step(curvature / samples, gradient)
         ahead, size = problem(step), 1.0
@@ -149,7 +150,7 @@ def _newton(problem: _Margins, loss: str) -> tuple[np.ndarray, np.ndarray, bool]
         if size <= 1e-8:
             # No decrease that rounding lets through: as near to a minimum as can be told, unless margins are running
             # away.
-            return unknowns, margins, bool(np.abs(margins).max() < 0.5 * _FAR)
+            return unknowns, margins, bool(np.abs(margins).max() < 0.5 * far)
         unknowns, margins = unknowns + size * step, margins + size * ahead
     return unknowns, margins, False
 

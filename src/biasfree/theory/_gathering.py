@@ -47,7 +47,10 @@ class Gathering:
 
     def __str__(self) -> str:
         """Direction, rate and basin."""
-        shown = ", ".join(f"{x:.3g}" for x in self.direction[:6]) + (", …" if len(self.direction) > 6 else "")
+        # What rounding leaves of a zero is shown as one.
+        shown = ", ".join(f"{x:.3g}" if abs(x) > 1e-9 else "0" for x in self.direction[:6]) + (
+            ", …" if len(self.direction) > 6 else ""
+        )
         sign, kind = ">" if self.sign > 0 else "<", "a kink" if self.on_kink else "smooth"
         return f"w₂ {sign} 0 → ({shown}), rate {self.rate:.4g}, {self.basin:.0%} of neurons, {kind}"
 
