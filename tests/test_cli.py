@@ -96,7 +96,7 @@ def test_descent_and_files_and_clocks(run, tmp_path) -> None:
         (["--learning-rate", "5"], "steps must be"),
         (["--seed", "-1"], "seed must be"),
         (["--method", "euler"], "unknown method 'euler'"),
-        (["--method", "exact"], "not in this version"),
+        (["--method", "exact", "--depth", "3"], "two-layer networks with one output"),
         (["--loss", "logistic", "--data", "bad.csv", "--target", "b"], "needs labels"),
         (["--rtol", "1"], "rtol must lie"),
         (["--out", "no/run.nc"], "does not exist"),

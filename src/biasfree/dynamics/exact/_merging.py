@@ -48,16 +48,20 @@ class Merged:
         groups: one for each active row, or a single one if all its rows are active.
         linear: all rows are active.
         width: number of neurons.
+        columns: entries of a neuron, D + 1.
     """
 
     groups: list[Group]
     linear: bool
     width: int
+    columns: int
 
     def rows(self) -> tuple[Float[np.ndarray, "rows dim+1"], Int[np.ndarray, "passive"]]:
         """The rows, active before passive, and the owner of each passive one."""
         if self.linear:
             return self.groups[0].rows, np.zeros(0, dtype=np.int64)
+        if not self.groups:
+            return np.zeros((0, self.columns)), np.zeros(0, dtype=np.int64)
         active = [group.rows[:1] for group in self.groups]
         passive = [group.rows[1:] for group in self.groups]
         owner = np.repeat(np.arange(len(self.groups)), [len(rows) for rows in passive])
@@ -88,15 +92,9 @@ class Merged:
         return int(group.members[np.argmax(np.abs(group.parts[:, 0]))]), len(group.members)
 
 
-def as_they_are(neurons: Float[np.ndarray, "width dim+1"]) -> Merged:
-    """Every neuron its own group; neurons of no size belong to none, for they never move."""
-    one = np.ones((1, 1))
-    return Merged([Group(np.array([h]), one, neurons[h : h + 1]) for h in _moving(neurons)], False, len(neurons))
-
-
 def reduced(neurons: Float[np.ndarray, "width dim+1"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
-    return Merged([_group(neurons, _moving(neurons), _DUST)], True, len(neurons))
+    return Merged([_group(neurons, _moving(neurons), _DUST)], True, *neurons.shape)
 
 
 def merged(neurons: Float[np.ndarray, "width dim+1"], key: Int[np.ndarray, "width"], tolerance: float) -> Merged:
@@ -117,7 +115,7 @@ def merged(neurons: Float[np.ndarray, "width dim+1"], key: Int[np.ndarray, "widt
             groups.append(_group(neurons, left[close], _DUST))
             left = left[~close]
             found += 1
-    return Merged(groups, False, len(neurons))
+    return Merged(groups, False, *neurons.shape)
 
 
 def _moving(neurons: np.ndarray) -> np.ndarray:
@@ -126,8 +124,8 @@ def _moving(neurons: np.ndarray) -> np.ndarray:
 
 def _group(neurons: np.ndarray, members: np.ndarray, dust: float) -> Group:
     own = neurons[members]
-    if len(members) == 1:
-        return Group(members, np.ones((1, 1)), own)
+    if len(members) <= 1:
+        return Group(members, np.ones((len(members), len(members))), own)
     largest = np.abs(own).max()
     parts, sizes, rows = np.linalg.svd(own / largest, full_matrices=False)
     kept = sizes > dust * sizes[0]

@@ -36,7 +36,8 @@ _STAGES = 12
 _QUOTA, _SAVES, _MERGE_EVERY, _MERGE_SOON = 200, 64, 25, 8
 _UNRESOLVED = -1e9
 _UNFELT = 0.1
-_DECISIONS = 20_000
+_DECISIONS = 3000
+_PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
 _FLOOD = 1000  # events without a step of time among them
 
 
@@ -61,7 +62,7 @@ def integrate(
 ) -> Outcome:
     """Integrate from ``weights`` at ``start``; see ``gradient_flow`` for the settings."""
     # Threads of the linear algebra would cost more than they give: all matrices are small.
-    with _THREADS.limit(limits=1, user_api="blas"):
+    with _THREADS.limit(limits=1, user_api="blas"), np.errstate(over="ignore", invalid="ignore"):
         return _integrate(_Run(network, weights, dataset, settings, points, start), settings, progress)
 
 
@@ -177,7 +178,7 @@ class _Run:
         )
         self._offer(self.time, neurons, 0.0, first_loss, keep=not self.recorder.asked)
         energy = 0.0
-        if first_loss <= settings["stop_log_loss"]:
+        if first_loss <= settings["stop_log_loss"] > -math.inf:
             self._offer(self.time, neurons, 0.0, first_loss, keep=True)
             self.end("loss level", "the loss was at the level asked for from the start.")
         elif len(grouped):
@@ -202,7 +203,7 @@ class _Run:
         self._group(neurons, energy)
         self.step = self._first_step()
         self.since_merge, self.wait_merge, self.still, self.next_late = 0, _MERGE_EVERY, 0, 0
-        self.next_look = 1
+        self.next_look, self.late, self.length = 1, False, 0.0
         self.symmetric = _is_symmetric(self.data)
         self.missing = self.recorder.steps_to_next
         if self.status is None and self.time >= self.until:
@@ -253,7 +254,16 @@ class _Run:
     # The loop
 
     def advance(self) -> None:
-        """One call of the compiled loop, and what follows from it."""
+        """Some steps, and what follows from them."""
+        if self.late:
+            self._go_late()
+        else:
+            self._go_on()
+        if self.status is None:
+            self._look_around()
+
+    def _go_on(self) -> None:
+        """One call of the compiled loop."""
         recorder = self.recorder
         quota = _QUOTA if recorder.asked else min(_QUOTA, self.missing)
         quota = min(quota, max(1, self.wait_merge - self.since_merge))
@@ -297,35 +307,48 @@ class _Run:
                 "Start smaller, rescale the data, or lower until.",
             )
         elif why == _steps.STIFF:
-            self._go_late()
+            self.late, self.length = True, 4 * self.step
         elif why == _steps.PARTED:
             self._regroup(anyway=True)
         elif why == _steps.MET:
             self._decide(int(neuron), np.array([line]))
         elif why in (_steps.FULL, _steps.TURNED):
             self._decide(int(neuron), None, turned=why == _steps.TURNED)
-        if self.status is None and self.accepted + self.rejected >= self.settings["max_steps"]:
-            self.keep(force=True)
-            self.end(
-                "step limit",
-                f"stopped at {self.axis} = {self.time:.6g} after {self.settings['max_steps']} steps. "
-                "Try increasing max_steps, or a larger rtol.",
-            )
-        if self.status is None and self.settings["stop_converged"] and self.accepted >= self.next_look:
-            self._look_for_rest()
-        if self.status is None and self.data.by_loss and self.log_loss() < _UNRESOLVED:
-            self.keep(force=True)
-            self.end(
-                "precision limit",
-                f"stopped at {self.axis} = {self.time:.6g}, ln L = {self.log_loss():.3g}: float64 does not tell "
-                "margins of this size apart. Stop at a log-loss level above it.",
-            )
-        if self.status is None and (self.still > _FLOOD or self.decided > _DECISIONS):
-            self.keep(force=True)
-            self.end("stuck", f"stopped at {self.axis} = {self.time:.6g}: events without end. Use another method.")
-        early_event = why == _steps.MET and self.since_merge >= _MERGE_SOON and self.wait_merge == _MERGE_EVERY
-        if self.status is None and (self.since_merge >= self.wait_merge or early_event):
+        soon = why == _steps.MET and self.since_merge >= _MERGE_SOON and self.wait_merge == _MERGE_EVERY
+        if self.status is None and (self.since_merge >= self.wait_merge or soon):
             self._merge()
+
+    def _look_around(self) -> None:
+        """Whether to end: at rest, out of patience, out of precision, or out of reach."""
+        attempts = self.accepted + self.rejected
+        limit = _DECISIONS + 2 * self.groups.width * len(self.data.directions)
+        if self.settings["stop_converged"] and self.accepted >= self.next_look:
+            self._look_for_rest()
+        if self.status is not None:
+            return
+        if attempts >= self.settings["max_steps"]:
+            self._cut_short(
+                "step limit",
+                f"after {self.settings['max_steps']} steps. Try increasing max_steps, or a larger rtol.",
+            )
+        elif attempts >= _PATIENCE and math.isfinite(self.until) and self.time < _HARDLY * self.until:
+            self._cut_short(
+                "step limit",
+                f"for at this pace {self.axis} = {self.until:g} is out of reach. "
+                "The problem is too stiff; rescale the data, or ask for a shorter time.",
+            )
+        elif self.data.by_loss and self.log_loss() < _UNRESOLVED:
+            self._cut_short(
+                "precision limit",
+                f"ln L = {self.log_loss():.3g}: float64 does not tell margins of this size apart. Stop at a log-loss "
+                "level above it.",
+            )
+        elif self.still > _FLOOD or self.decided > limit:
+            self._cut_short("stuck", "by events without end. Use another method.")
+
+    def _cut_short(self, name: str, why: str) -> None:
+        self.keep(force=True)
+        self.end(name, f"stopped at {self.axis} = {self.time:.6g} {why}")
 
     @property
     def _may_be_late(self) -> bool:
@@ -334,10 +357,13 @@ class _Run:
 
     def _go_late(self) -> None:
         """Exponential steps for as long as they are the longer ones."""
-        explicit, length = self.step, 4 * self.step
+        explicit, length = self.step, self.length
         # Fast directions are damped, not excited: margins are safe with the plain tolerance.
         rtol, atol = 0.1 * self.settings["rtol"], self.limits.atol
-        while self.status is None:
+        for _ in range(_QUOTA):
+            if self.status is not None:
+                return
+            self.length = length
             step = Step.of(self.state, self.data, self.pattern, 1e-3 * self.settings["rtol"])
             if self._rests(step):
                 return
@@ -349,7 +375,7 @@ class _Run:
                 self.rejected += 1
                 length *= max(0.1, 0.9 * error ** (-1 / 4))
             if not error <= 1 or (length < 2 * explicit and length < self.until - self.time):
-                self.next_late = self.accepted + 50
+                self.late, self.next_late = False, self.accepted + 50
                 return
             while step.outgrown(length):
                 length *= 0.5
@@ -362,6 +388,7 @@ class _Run:
                 self._offer(wanted, self._neurons(there), float(there[-1]), self.log_loss(there), keep=False)
                 if min(self.recorder.next_time(self.until), self.recorder.pause) <= wanted:
                     break
+            self.still = 0 if arrival > 1e-14 * began else self.still + 1
             self.state, self.time = step.whole(arrival), reached
             self.accepted += 1
             self.missing -= 1
