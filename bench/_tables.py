@@ -8,6 +8,8 @@ from rich.table import Table
 
 LEAST_DESCENT, LEAST_FLOW = 1.5, 40.0
 LEAST_PAPER = 10.0
+LEAST_EXACT, LEAST_EXACT_FIGURE_3 = 50.0, 500.0
+MOST_EXACT_GROWTH = {"width": 50.0, "scale": 1.5}
 MOST_MEMORY = 1e9
 MOST_GROWTH, NOISE = 2.0, 1.1  # "about 2": a tenth is left to noise
 
@@ -34,6 +36,8 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
         found.append(_ratio("flow faster than PyTorch, whole run", flow, LEAST_FLOW))
         peak = results["memory"]["peak_bytes"]
         found.append(Expectation("flow: peak memory", "below 1 GB", f"{peak / 1e9:.2f} GB", peak < MOST_MEMORY))
+    if "exact" in results:
+        found += _exact_expectations(results["exact"])
     if "paper" in results:
         ratio = results["paper"]["ratio"]
         measured = f"{ratio:.1f}× (compilation and pictures included; the peer extrapolated)"
@@ -46,6 +50,21 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
         worst = max(grown["factors"])
         met = worst <= MOST_GROWTH * NOISE
         found.append(Expectation(f"cost when {axis} double{_s(axis)}", "at most about 2", f"{worst:.2f}", met))
+    return found
+
+
+def _exact_expectations(exact: dict[str, Any]) -> list[Expectation]:
+    found = []
+    for what, run in exact["runs"].items():
+        least = LEAST_EXACT_FIGURE_3 if what.startswith("Figure 3") else LEAST_EXACT
+        if "diffrax" in what:
+            least = 1.0
+        measured = f"{run['ratio']:.0f}×" + (", the peer extrapolated" if run["extrapolated"] else "")
+        found.append(Expectation(f"exact flow: {what}", f"at least {least:g}×", measured, run["ratio"] >= least))
+    for axis, grown in exact["growth"].items():
+        most = MOST_EXACT_GROWTH.get(axis, grown["to"] / grown["from"])
+        what = f"exact flow: cost when {axis} goes from {grown['from']:g} to {grown['to']:g}"
+        found.append(Expectation(what, f"at most {most:g}×", f"{grown['factor']:.2f}×", grown["factor"] <= most))
     return found
 
 
@@ -70,6 +89,8 @@ def show(results: dict[str, Any], console: Console) -> None:
             f"Peak memory of the flow in a process of its own: {memory['peak_bytes'] / 1e9:.2f} GB, "
             f"of which {memory['imported_bytes'] / 1e9:.2f} GB before it began.\n"
         )
+    if "exact" in results:
+        console.print(_exact_runs(results["exact"]), _work_precision(results["exact"]), sep="\n")
     if "paper" in results:
         console.print(_paper(results["paper"]))
     if "growth" in results:
@@ -89,6 +110,34 @@ def show_expectations(found: list[Expectation], other_cores: float | None, conso
     if other_cores is not None:
         busy = f"Other work kept {other_cores:.2f} cores busy during this run"
         console.print(busy + (": [bold red]do not trust small differences.[/]" if other_cores > 0.2 else "."))
+
+
+def _exact_runs(exact: dict[str, Any]) -> Table:
+    first = exact["first_call_seconds"]
+    caption = (
+        f"Seconds of whole runs, compiled. The first call in a new process takes {first['kept']:.1f} s with what is "
+        f"kept on disk, {first['nothing_kept']:.1f} s with nothing kept.\n"
+    )
+    table = _table("The exact flow beside its peers", caption)
+    table.add_column("")
+    for column in ("ours (s)", "peer (s)", "times faster"):
+        table.add_column(column, justify="right")
+    for what, run in exact["runs"].items():
+        peer = run.get("descent_seconds", run.get("diffrax_seconds"))
+        star = "*" if run["extrapolated"] else ""
+        table.add_row(what, f"{run['ours_seconds']:.3f}", f"{peer:.1f}{star}", f"[bold]{run['ratio']:.0f}[/]")
+    return table
+
+
+def _work_precision(exact: dict[str, Any]) -> Table:
+    table = _table("Work and precision: six points to t = 40, width 100; largest error of the loss, of its first value")
+    for column in ("method", "setting"):
+        table.add_column(column)
+    for column in ("seconds", "error"):
+        table.add_column(column, justify="right")
+    for row in exact["work_precision"]:
+        table.add_row(row["method"], row["setting"], f"{row['seconds']:.3f}", f"{row['error']:.1e}")
+    return table
 
 
 def _contenders(figure3: dict[str, Any]) -> Table:

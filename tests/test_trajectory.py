@@ -127,7 +127,7 @@ def test_xarray_is_labelled(flow) -> None:
 
 def test_card_and_summary_tell_everything(flow) -> None:
     card = str(flow)
-    for text in ("3-6-1 leaky ReLU (slope 0.4)", "symmetric Gaussian", "network 11, data 3", "tsit5", "rtol 1e-08",
+    for text in ("3-6-1 leaky ReLU (slope 0.4)", "symmetric Gaussian", "network 11, data 3", "exact", "rtol 1e-08",
                  "gradient evaluations", "balance drift", "energy gap", "reached t = 4"):  # fmt: skip
         assert text in card
     summary = json.loads(json.dumps(flow.summary(), allow_nan=False))

@@ -53,8 +53,10 @@ class Recorder:
         return float(self._points[self._next])
 
     def upcoming(self, most: int) -> np.ndarray:
-        """The next times asked for."""
-        return np.zeros(0) if self._points is None else self._points[self._next : self._next + most]
+        """The next times asked for, or else those the run is to be spread over."""
+        if self._points is not None:
+            return self._points[self._next : self._next + most]
+        return self.pause + self._gap * np.arange(most) if math.isfinite(self._gap) else np.zeros(0)
 
     def offer(
         self, time: float, weights: Sequence[Any], energy: float, *, keep: bool = False, log_loss: float = math.nan

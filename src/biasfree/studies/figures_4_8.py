@@ -64,8 +64,7 @@ def trained(name: str, loss: str, seed: int, quick: bool, protocol: str) -> bf.T
         return bf.gradient_descent(
             _start(seed), data, loss=loss, learning_rate=rate, steps=round(until / rate), save=SAVES
         )
-    # Neurons slide, and the cheaper the step the better they are followed: order 3 beats order 5 here.
-    return bf.gradient_flow(_start(seed), data, loss=loss, until=until, save=SAVES, rtol=RTOL, method="bosh3")
+    return bf.gradient_flow(_start(seed), data, loss=loss, until=until, save=SAVES, rtol=RTOL)
 
 
 # The predictor is an argument, so that one that was replaced is not answered from the cache.

@@ -112,6 +112,7 @@ def merged(neurons: Float[np.ndarray, "width dim+1"], key: Int[np.ndarray, "widt
                 groups += [Group(left[i : i + 1], np.ones((1, 1)), neurons[left[i : i + 1]]) for i in range(len(left))]
                 break
             close = np.linalg.norm(units[left] - units[left[0]], axis=1) <= tolerance
+            close[0] = True
             groups.append(_group(neurons, left[close], _DUST))
             left = left[~close]
             found += 1

@@ -181,6 +181,8 @@ class _Run:
         if first_loss <= settings["stop_log_loss"] > -math.inf:
             self._offer(self.time, neurons, 0.0, first_loss, keep=True)
             self.end("loss level", "the loss was at the level asked for from the start.")
+        elif not math.isfinite(first_loss) and first_loss > -math.inf:
+            self._end_not_finite()
         elif len(grouped):
             scale = math.exp(first_loss) if settings["clock"] == "loss" else 1.0
             early = early_phase(
@@ -198,12 +200,16 @@ class _Run:
                         break
                 neurons, energy = early.at(early.time), early.energy(early.time)
                 self.time = min(begun + early.time, self.until)
+        if not np.isfinite(neurons).all():
+            self._end_not_finite()
+        if self.status is not None:
+            neurons = np.zeros_like(neurons)  # nothing is left to do for them
         if self.linear and settings["loss"] == "square":
             self.data = by_moments(self.dataset, settings)
         self._group(neurons, energy)
         self.step = self._first_step()
         self.since_merge, self.wait_merge, self.still, self.next_late = 0, _MERGE_EVERY, 0, 0
-        self.next_look, self.late, self.length = 1, False, 0.0
+        self.next_look, self.late, self.length, self.stiff = 1, False, 0.0, 0
         self.symmetric = _is_symmetric(self.data)
         self.missing = self.recorder.steps_to_next
         if self.status is None and self.time >= self.until:
@@ -268,6 +274,8 @@ class _Run:
         quota = _QUOTA if recorder.asked else min(_QUOTA, self.missing)
         quota = min(quota, max(1, self.wait_merge - self.since_merge))
         saves = recorder.upcoming(_SAVES)
+        # There may be more to save beyond: no step may pass them.
+        end = min(self.until, float(saves[-1])) if len(saves) == _SAVES else self.until
         log = _steps.Log(
             np.empty((min(len(saves), _SAVES), len(self.state))),
             np.empty((self.pattern.side.size + 16, 2), dtype=np.int64),
@@ -278,8 +286,8 @@ class _Run:
             # Residuals are e^{−m}/L: what counts is a margin's own error, not its relative one.
             self.limits = self.limits._replace(rtol=self.settings["rtol"] / max(1.0, -self.log_loss()))
         limits = self.limits._replace(watch=self._may_be_late and self.accepted >= self.next_late)
-        state, time, step, why, neuron, line, accepted, rejected, saved, crossed = _steps.advance(
-            self.state, self.time, self.step, self.until, quota, saves, self.data, self.pattern, limits, log
+        state, time, step, self.stiff, why, neuron, line, accepted, rejected, saved, crossed = _steps.advance(
+            self.state, self.time, self.step, self.stiff, end, quota, saves, self.data, self.pattern, limits, log
         )
         self.state, self.time, self.step = state, float(time), float(step)
         self.accepted += accepted
@@ -295,19 +303,15 @@ class _Run:
         if self.missing <= 0 and not recorder.asked:
             self.keep()
             self.missing = recorder.steps_to_next
-        if why == _steps.REACHED:
+        if why == _steps.REACHED and self.time >= self.until:
             self._finish()
         elif why == _steps.LEVEL:
             self._end_at_level()
         elif why == _steps.FAILED:
             self.keep(force=True)
-            self.end(
-                "not finite",
-                f"the weights stopped being finite beyond {self.axis} = {self.time:.6g}; what is kept ends there. "
-                "Start smaller, rescale the data, or lower until.",
-            )
+            self._end_not_finite()
         elif why == _steps.STIFF:
-            self.late, self.length = True, 4 * self.step
+            self.late, self.length, self.stiff = True, 4 * self.step, 0
         elif why == _steps.PARTED:
             self._regroup(anyway=True)
         elif why == _steps.MET:
@@ -411,11 +415,21 @@ class _Run:
         log = _steps.Log(np.empty((0, len(self.state))), np.empty((0, 2), dtype=np.int64), np.empty(0))
         for _ in range(_FLOOD):
             found = _steps.advance(
-                self.state, self.time, self.step, self.until, 0, np.zeros(0), self.data, self.pattern, self.limits, log
+                self.state,
+                self.time,
+                self.step,
+                0,
+                self.until,
+                0,
+                np.zeros(0),
+                self.data,
+                self.pattern,
+                self.limits,
+                log,
             )
-            if found[3] != _steps.MET:
+            if found[4] != _steps.MET:
                 return
-            self._decide(int(found[4]), np.array([found[5]]))
+            self._decide(int(found[5]), np.array([found[6]]))
 
     def _look_for_rest(self) -> None:
         self.next_look = self.accepted + 5 + self.accepted // 10
@@ -465,6 +479,13 @@ class _Run:
         chosen = {name: np.ascontiguousarray(getattr(before, name)[leaders]) for name in Pattern._fields[:-1]}
         self.pattern = Pattern(**chosen, owner=owner)
         self.state = _state(rows, float(self.state[-1]))
+
+    def _end_not_finite(self) -> None:
+        self.end(
+            "not finite",
+            f"the weights stopped being finite beyond {self.axis} = {self.time:.6g}; what is kept ends there. "
+            "Start smaller, rescale the data, or lower until.",
+        )
 
     def _end_at_level(self) -> None:
         self.keep(force=True)

@@ -303,11 +303,12 @@ def _sizes(state, rows, active, dim):
 
 
 @njit(cache=True)
-def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
+def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits, log):
     """Step until something is to be decided.
 
     Returns:
-        state, time, step, why, neuron, line, accepted, rejected, saved, crossed.
+        state, time, step, stiff, why, neuron, line, accepted, rejected, saved, crossed; ``stiff`` counts the steps held
+        by stability, less those that were not, from call to call.
     """
     dim = data.directions.shape[1]
     active, lines = pattern.side.shape
@@ -319,17 +320,17 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
     g0 = _products(state, data, active)
     slope0 = _products(stages[0], data, active)
     accepted, rejected, saved, crossed = 0, 0, 0, 0
-    tiny, stiff, fresh = 1e-300, 0, True
+    tiny, fresh = 1e-300, True
     sizes = _sizes(state, rows, active, dim)
     while True:
         if time >= until:
-            return state, time, step, REACHED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, REACHED, -1, -1, accepted, rejected, saved, crossed
         if accepted > 0 and fresh and parted(state, pattern, dim, limits.apart):
-            return state, time, step, PARTED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, PARTED, -1, -1, accepted, rejected, saved, crossed
         if stiff >= _STIFF and limits.watch:
-            return state, time, step, STIFF, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, STIFF, -1, -1, accepted, rejected, saved, crossed
         if saved >= log.saved.shape[0] > 0:
-            return state, time, step, PAUSED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
         # On a surface to rounding and pushed through it.
         if data.b != 0 and fresh:
             fresh = False
@@ -341,11 +342,12 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
                 for line in range(lines):
                     side = pattern.side[h, line]
                     if side * g0[h, line] <= 0.1 * _BLUR * sizes[h] and (
-                        side * slope0[h, line] < -abs(second[h]) * (noise_of(line, p, q, data) + tiny_pull)
+                        side * slope0[h, line]
+                        < -abs(second[h]) * (noise_of(line, p, q, data) + tiny_pull) - 1e-3 * sizes[h] * tiny_pull
                     ):
-                        return state, time, step, MET, h, line, accepted, rejected, saved, crossed
+                        return state, time, step, stiff, MET, h, line, accepted, rejected, saved, crossed
         if accepted + rejected >= quota:
-            return state, time, step, PAUSED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
         this = min(step, until - time)
         end, stiffness = _trial(state, stages, this, data, pattern, p, q)
         error = _error(state, end, stages, this, limits, active, dim)
@@ -355,7 +357,7 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
             shrink = 0.1 if not error < 1e10 else max(0.2, 0.9 * error ** (-1 / 8))
             step = this * shrink
             if not step > 1e-15 * time + tiny:
-                return state, time, step, FAILED, -1, -1, accepted, rejected, saved, crossed
+                return state, time, step, stiff, FAILED, -1, -1, accepted, rejected, saved, crossed
             continue
         if stiffness > _BOUNDARY:
             stiff += 1
@@ -410,7 +412,7 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
             step = max(step, this) if this < step else this * grow
             continue
         if crossed > 0 and crossed + found > log.crossed.shape[0]:
-            return state, time, step, PAUSED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
         # The first event, on the dense output.
         form = _dense(state, end, stages, this, data, pattern, p, q)
         raw_pull(end_first, end_second, data, pattern, p, q)  # q at the end
@@ -533,7 +535,7 @@ def advance(state, time, step, until, quota, saves, data, pattern, limits, log):
         state, time = next_state, arrival
         accepted += 1
         if why >= 0:
-            return state, time, step, why, who, which, accepted, rejected, saved, crossed
+            return state, time, step, stiff, why, who, which, accepted, rejected, saved, crossed
         velocity(state, data, pattern, stages[0], p, q)
         q0 = q.copy()
         g0 = _products(state, data, active)
