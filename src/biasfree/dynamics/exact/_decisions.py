@@ -40,15 +40,20 @@ class Judge:
     data: Data
     pattern: Pattern
 
-    def meets(self, state: np.ndarray, h: int, lines: np.ndarray) -> list[tuple[int, str]]:
-        """Neuron ``h`` meets ``lines``: put it exactly there, and decide."""
+    def at_origin(self, state: np.ndarray, h: int) -> bool:
+        """Whether w is zero."""
         first, second = self._split(state)
+        return bool(np.linalg.norm(first[h]) <= AT_THE_ORIGIN * abs(second[h]))
+
+    def meets(self, state: np.ndarray, h: int, lines: np.ndarray, rest: bool = False) -> list[tuple[int, str]]:
+        """Neuron ``h`` meets ``lines``: put it exactly there, and decide; at w = 0 it may be told to ``rest``."""
+        first, _ = self._split(state)
         p, q, _ = self._pulls(state)
         if all(abs(q[line]) <= noise_of(line, p, q, self.data) for line in lines):
             self.pattern.side[h, lines] *= -1
             return [(int(line), "cross") for line in lines]
-        if np.linalg.norm(first[h]) <= AT_THE_ORIGIN * abs(second[h]):
-            return self._passes_origin(state, h)
+        if self.at_origin(state, h):
+            return self._passes_origin(state, h, rest)
         for line in lines.tolist():
             d = self.data.directions[line]
             first[h] -= (first[h] @ d) * d
@@ -107,7 +112,7 @@ class Judge:
         for vector in self.pattern.basis[h, : self.pattern.span[h]]:
             first[own] -= np.outer(first[own] @ vector, vector)
 
-    def _passes_origin(self, state: np.ndarray, h: int) -> list[tuple[int, str]]:
+    def _passes_origin(self, state: np.ndarray, h: int, rest_there: bool) -> list[tuple[int, str]]:
         first, second = self._split(state)
         first[h] = 0.0
         p, q, pull = self._pulls(state)
@@ -116,12 +121,13 @@ class Judge:
         sign = np.sign(second[h]) or 1.0
         met = np.flatnonzero(~sliding)
         onward = self._onward(sign * self._projected(pull[h], h), drift, q, sign, side, sliding)
-        if onward is not None:
+        if onward is not None and not rest_there:
             self.write(h, onward)
             return [(int(line), "branch") for line in met]
         rest = settle(directions, q, drift, sign, side, sliding, np.flatnonzero(sign * q < 0))
         left = drift + (rest.side * q) @ directions
-        if np.linalg.norm(left) > 1e-9 * (np.linalg.norm(drift) + np.abs(q).sum()):
+        pulled = np.linalg.norm(left) > 1e-9 * (np.linalg.norm(drift) + np.abs(q).sum())
+        if pulled and not rest_there:
             sides = np.where(rest.sliding, rest.side, np.where(sign * (directions @ left) < 0, -1.0, 1.0))
             self.write(h, Settled(sides, rest.sliding, []))
         else:

@@ -34,10 +34,12 @@ from biasfree.switching import Switches
 _THREADS = ThreadpoolController()
 _STAGES = 12
 _QUOTA, _SAVES, _MERGE_EVERY, _MERGE_SOON = 200, 64, 25, 8
+_SAFETY = 0.3  # part of rtol that a step may spend
 _UNRESOLVED = -1e9
 _UNFELT = 0.1
 _DECISIONS = 3000
 _PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
+_PASSAGES = 50  # of w = 0 by one neuron, after which it only trembles there
 _FLOOD = 1000  # events without a step of time among them
 
 
@@ -152,6 +154,7 @@ class _Run:
     accepted: int = 0
     rejected: int = 0
     decided: int = 0
+    passed: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -169,7 +172,7 @@ class _Run:
         begun, first_loss = self.time, self._first_log_loss(neurons)
         self.initial_log_loss = first_loss
         self.limits = _steps.Limits(
-            settings["rtol"],
+            _SAFETY * settings["rtol"],
             settings["atol"],
             1.0 if settings["clock"] == "loss" else max(math.exp(min(first_loss, 700.0)), 1e-300),
             settings["stop_log_loss"],
@@ -284,7 +287,7 @@ class _Run:
         began = self.time
         if self.data.by_loss:
             # Residuals are e^{−m}/L: what counts is a margin's own error, not its relative one.
-            self.limits = self.limits._replace(rtol=self.settings["rtol"] / max(1.0, -self.log_loss()))
+            self.limits = self.limits._replace(rtol=_SAFETY * self.settings["rtol"] / max(1.0, -self.log_loss()))
         limits = self.limits._replace(watch=self._may_be_late and self.accepted >= self.next_late)
         state, time, step, self.stiff, why, neuron, line, accepted, rejected, saved, crossed = _steps.advance(
             self.state, self.time, self.step, self.stiff, end, quota, saves, self.data, self.pattern, limits, log
@@ -363,7 +366,7 @@ class _Run:
         """Exponential steps for as long as they are the longer ones."""
         explicit, length = self.step, self.length
         # Fast directions are damped, not excited: margins are safe with the plain tolerance.
-        rtol, atol = 0.1 * self.settings["rtol"], self.limits.atol
+        rtol, atol = 0.1 * _SAFETY * self.settings["rtol"], self.limits.atol
         for _ in range(_QUOTA):
             if self.status is not None:
                 return
@@ -508,11 +511,18 @@ class _Run:
         self._group(neurons, energy)
         return True
 
+    def _passages(self, h: int) -> int:
+        """How often this neuron has passed w = 0 by now."""
+        neuron = self.groups.representative(h)[0]
+        self.passed[neuron] = self.passed.get(neuron, 0) + 1
+        return self.passed[neuron]
+
     def _decide(self, h: int, met: np.ndarray | None, *, turned: bool = False, log: bool = True) -> None:
         self.decided += 1
         judge = Judge(self.data, self.pattern)
         if met is not None:
-            events = judge.meets(self.state, h, met)
+            at_zero = judge.at_origin(self.state, h) and self._passages(h) > _PASSAGES
+            events = judge.meets(self.state, h, met, rest=at_zero)
         else:
             if turned:
                 _, second = split(self.state, rows_of(self.state, self.dim), self.dim)

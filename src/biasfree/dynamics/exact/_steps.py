@@ -30,7 +30,6 @@ _STAGES = 12
 # Why ``advance`` came back.
 REACHED, PAUSED, MET, FULL, TURNED, LEVEL, FAILED, STIFF, PARTED = range(9)
 
-_NEGLIGIBLE = 0.03
 _BLUR = 1e-13  # how deep beyond a surface, as part of ‖w‖, is still on it
 _SHALLOW = 1e-2  # the same for the end of a step, as part of rtol‖w‖: less is the step's error
 _SCAN = 8
@@ -431,18 +430,11 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
             roots[k] = root
             if root > 1.0:
                 continue
-            size = math.sqrt(np.dot(end_first[h], end_first[h]) + end_second[h] ** 2)
             kick = 2 * abs(end_second[h] * q[line])
             passes = abs(slope1[h, line]) > 10 * kick and side * slope1[h, line] < 0
-            rest = (1 - root) * this * kick
-            passes = passes and side * g1[h, line] < 0
-            if abs(q[line]) <= noise_of(line, p, q, data):
-                minor[k] = True
-                continue
-            batch = batch and passes
-            if passes and rest <= _NEGLIGIBLE * (limits.rtol * size + limits.atol):
-                minor[k] = True
-            elif root < when or why < 0:
+            weak = abs(q[line]) <= noise_of(line, p, q, data)
+            batch = batch and side * g1[h, line] < 0 and (passes or weak)
+            if root < when or why < 0:
                 when, why, who, which = root, MET, h, line
         kicks = np.zeros(found)
         for k in range(found):
