@@ -39,6 +39,7 @@ _UNRESOLVED = -1e9
 _UNFELT = 0.1
 _DECISIONS = 3000
 _PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
+_MANY_GROUPS = 200
 _PASSAGES = 50  # of w = 0 by one neuron, after which it only trembles there
 _FLOOD = 1000  # events without a step of time among them
 
@@ -211,7 +212,7 @@ class _Run:
             self.data = by_moments(self.dataset, settings)
         self._group(neurons, energy)
         self.step = self._first_step()
-        self.since_merge, self.wait_merge, self.still, self.next_late = 0, _MERGE_EVERY, 0, 0
+        self.since_merge, self.wait_merge, self.still, self.next_late = 0, self._soonest_merge, 0, 0
         self.next_look, self.late, self.length, self.stiff = 1, False, 0.0, 0
         self.symmetric = _is_symmetric(self.data)
         self.missing = self.recorder.steps_to_next
@@ -358,6 +359,11 @@ class _Run:
         self.end(name, f"stopped at {self.axis} = {self.time:.6g} {why}")
 
     @property
+    def _soonest_merge(self) -> int:
+        """Steps until grouping is worth a try: many groups make steps dear."""
+        return _MERGE_EVERY if len(self.groups.groups) <= _MANY_GROUPS else _MERGE_EVERY // 6
+
+    @property
     def _may_be_late(self) -> bool:
         small = len(self.pattern.side) * (self.dim + 1) <= LARGEST
         return small and not (self.data.by_loss and self.data.decay > 0)
@@ -461,7 +467,8 @@ class _Run:
         if self._drop_even_part() or self.linear or count < 2:
             return
         self._regroup()
-        self.wait_merge = _MERGE_EVERY if len(self.groups.groups) < count else min(2 * self.wait_merge, 400)
+        fewer = len(self.groups.groups) < count
+        self.wait_merge = self._soonest_merge if fewer else min(2 * self.wait_merge, 400)
 
     def _regroup(self, anyway: bool = False) -> None:
         """Group afresh, if that makes fewer groups or ``anyway``."""
