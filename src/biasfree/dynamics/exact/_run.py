@@ -15,19 +15,24 @@ from biasfree.dynamics.exact import _merging, _steps
 from biasfree.dynamics.exact._decisions import ON_A_LINE, Judge, empty_pattern
 from biasfree.dynamics.exact._early import early_phase
 from biasfree.dynamics.exact._field import (
-    KINDS,
-    Data,
     Pattern,
     log_loss,
     log_loss_of,
     outputs_by_line,
-    pulls,
     rows_of,
     split,
     velocity,
 )
 from biasfree.dynamics.exact._late import LARGEST, Step, first_event
-from biasfree.lines import Lines, lines
+from biasfree.dynamics.exact._samples import (
+    by_moments,
+    grouped_data,
+    is_symmetric,
+    keys_of_sides,
+    outputs,
+    spectral_norm,
+)
+from biasfree.lines import lines
 from biasfree.networks import Network
 from biasfree.switching import Switches
 
@@ -36,7 +41,6 @@ _STAGES = 12
 _QUOTA, _SAVES, _MERGE_EVERY, _MERGE_SOON = 200, 64, 25, 8
 _SAFETY = 0.3  # part of rtol that a step may spend
 _UNRESOLVED = -1e9
-_UNFELT = 0.1
 _DECISIONS = 3000
 _PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
 _MANY_GROUPS = 200
@@ -81,65 +85,6 @@ def _integrate(run: "_Run", settings: dict[str, Any], progress: ProgressCallback
     assert run.status is not None
     counts = Counts(_STAGES * (run.accepted + run.rejected), run.accepted, run.rejected)
     return Outcome(run.recorder, counts, run.told(), Switches.of(run.events))
-
-
-def grouped_data(grouped: Lines, dataset: Dataset, slope: float, settings: dict[str, Any]) -> Data:
-    """The samples in order of lines."""
-    loss = settings["loss"]
-    order = np.argsort(grouped.member, kind="stable")
-    order = order[np.searchsorted(grouped.member[order], 0) :]
-    begin = np.searchsorted(grouped.member[order], np.arange(len(grouped) + 1)).astype(np.int64)
-    position = np.ascontiguousarray(grouped.position[order])
-    target = np.ascontiguousarray(dataset.targets[order], dtype=float)
-    size = _moments(begin, np.abs(position), np.abs(target))[:, 3]
-    noise = (settings["rtol"] if loss == "square" else 0.0) * size / dataset.samples
-    at_origin = dataset.targets[grouped.member < 0]
-    constant = {"square": 0.5 * at_origin**2, "logistic": np.full(len(at_origin), math.log(2))}
-    return Data(
-        np.ascontiguousarray(grouped.directions),
-        np.ascontiguousarray(grouped.directions.T),
-        begin,
-        position,
-        target,
-        0.5 * (1 + slope),
-        0.5 * (1 - slope),
-        float(settings["weight_decay"]),
-        KINDS[loss],
-        settings["clock"] == "loss",
-        _moments(begin, position, target),
-        noise,
-        settings["rtol"],
-        float(dataset.samples),
-        float(np.sum(constant.get(loss, np.ones(len(at_origin))))),
-    )
-
-
-def by_moments(dataset: Dataset, settings: dict[str, Any], a: float = 1.0) -> Data:
-    """A linear network under square loss sees β and Σ alone: D samples with the same moments stand for all."""
-    inputs, targets = np.asarray(dataset.inputs), np.asarray(dataset.targets)
-    dim = inputs.shape[1]
-    values, vectors = np.linalg.eigh(inputs.T @ inputs / len(inputs))
-    kept = values > 1e-14 * max(values.max(), 1e-300)
-    position = np.sqrt(dim * np.where(kept, values, 1.0))
-    target = np.where(kept, dim * (vectors.T @ (inputs.T @ targets / len(inputs))) / position, 0.0)
-    position = np.where(kept, position, 0.0)
-    left = float(np.mean(targets**2) * dim - np.sum(target**2))
-    return Data(
-        np.ascontiguousarray(vectors.T), np.ascontiguousarray(vectors), np.arange(dim + 1),
-        position, target, a, 0.0, float(settings["weight_decay"]), KINDS["square"], False,
-        _moments(np.arange(dim + 1), position, target), np.zeros(dim), settings["rtol"], float(dim),
-        max(0.5 * left, 0.0),
-    )  # fmt: skip
-
-
-def _spectral_norm(inputs: np.ndarray) -> float:
-    return float(np.linalg.norm(inputs.T @ inputs, 2)) / len(inputs)
-
-
-def _moments(begin: np.ndarray, position: np.ndarray, target: np.ndarray) -> np.ndarray:
-    size = np.abs(position)
-    terms = np.column_stack([position**2, position * size, position * target, size * target])
-    return np.add.reduceat(terms, begin[:-1], axis=0) if len(begin) > 1 else np.zeros((0, 4))
 
 
 @dataclass
@@ -191,7 +136,7 @@ class _Run:
             scale = math.exp(first_loss) if settings["clock"] == "loss" else 1.0
             early = early_phase(
                 neurons, grouped, np.asarray(self.dataset.targets, dtype=float),
-                _spectral_norm(np.asarray(self.dataset.inputs)),
+                spectral_norm(np.asarray(self.dataset.inputs)),
                 slope=slope, loss=settings["loss"], decay=settings["weight_decay"] / scale, scale=scale,
                 rtol=settings["rtol"], until=self.until - begun,
             )  # fmt: skip
@@ -214,7 +159,7 @@ class _Run:
         self.step = self._first_step()
         self.since_merge, self.wait_merge, self.still, self.next_late = 0, self._soonest_merge, 0, 0
         self.next_look, self.late, self.length, self.stiff = 1, False, 0.0, 0
-        self.symmetric = _is_symmetric(self.data)
+        self.symmetric = is_symmetric(self.data)
         self.missing = self.recorder.steps_to_next
         if self.status is None and self.time >= self.until:
             self._finish()
@@ -223,7 +168,7 @@ class _Run:
 
     def _first_log_loss(self, neurons: np.ndarray) -> float:
         """ln L of neurons whose pattern is plain."""
-        return float(log_loss_of(*_outputs(neurons, self.data), self.data))
+        return float(log_loss_of(*outputs(neurons, self.data), self.data))
 
     def _group(self, neurons: np.ndarray, energy: float) -> None:
         """Merge what is parallel at the start, and decide for neurons that lie on a line."""
@@ -233,7 +178,7 @@ class _Run:
             self.pattern = empty_pattern(np.ones((len(rows), len(self.data.directions))), owner, self.dim)
             self.state = _state(rows, energy)
             return
-        self.groups = _merging.merged(neurons, _keys(neurons, self.data, self.limits.rtol), self.tolerance)
+        self.groups = _merging.merged(neurons, keys_of_sides(neurons, self.data, self.limits.rtol), self.tolerance)
         rows, owner = self.groups.rows()
         active = len(self.groups.groups)
         products = rows[:active, :-1] @ self.data.transposed
@@ -581,42 +526,3 @@ class _Run:
 
 def _state(rows: np.ndarray, energy: float) -> np.ndarray:
     return np.concatenate([rows[:, :-1].ravel(), rows[:, -1], [energy]])
-
-
-def _outputs(neurons: np.ndarray, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """lin_l and even_l of neurons that do not slide, some thousand of them at a time."""
-    lin, even = np.zeros((2, len(data.directions)))
-    for part in _chunks(neurons, len(data.directions)):
-        products = part[:, :-1] @ data.transposed
-        lin += data.a * (part[:, -1] @ products)
-        even += data.b * (part[:, -1] @ np.abs(products))
-    return lin, even
-
-
-def _chunks(neurons: np.ndarray, lines: int) -> list[np.ndarray]:
-    return np.array_split(neurons, max(1, neurons.shape[0] * lines // 4_000_000))
-
-
-def _keys(neurons: np.ndarray, data: Data, rtol: float) -> np.ndarray:
-    """A number for each pattern of sides, on the lines whose crossing matters by now.
-
-    Where q_l is a small part of what the tolerance lets pass, neurons on either side move alike. (While a network on
-    symmetric data is small, that is so for all lines.) Sums of whole numbers are exact in any order.
-    """
-    lines = len(data.directions)
-    p, q = np.empty((2, lines))
-    pulls(*_outputs(neurons, data), data, p, q)
-    matters = np.flatnonzero(np.abs(q) > _UNFELT * rtol * np.linalg.norm(p @ data.directions) / max(lines, 1))
-    marks = np.random.default_rng(0).integers(1, 2**40, size=(2, len(matters))).astype(float)
-    keys = []
-    for part in _chunks(neurons, len(matters)):
-        products = part[:, :-1] @ data.transposed[:, matters]
-        near = np.abs(products) <= ON_A_LINE * np.linalg.norm(part[:, :-1], axis=1)[:, None]
-        keys.append(((products > 0) & ~near) @ marks[0] + near @ marks[1])
-    return np.concatenate(keys)
-
-
-def _is_symmetric(data: Data) -> bool:
-    """Whether on every line Σ t|t| = 0 and Σ |t|y = 0: then the even part of the outputs never meets the odd one."""
-    sizes = _moments(data.begin, np.abs(data.position), np.abs(data.target))
-    return len(sizes) > 0 and bool((np.abs(data.moments[:, [1, 3]]) <= 1e-12 * sizes[:, [1, 3]]).all())

@@ -19,13 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from scipy.integrate import DOP853
 
 from biasfree.dynamics.exact._field import Pattern, beyond, log_loss, noise_of, raw_pull, rows_of, split, velocity
-
-_A, _B, _E3, _E5 = (np.ascontiguousarray(m) for m in (DOP853.A, DOP853.B, DOP853.E3, DOP853.E5))
-_A_EXTRA, _DENSE = np.ascontiguousarray(DOP853.A_EXTRA), np.ascontiguousarray(DOP853.D)
-_STAGES = 12
+from biasfree.dynamics.exact._runge_kutta import STAGES, dense, error_of, state_at, trial, value_at
 
 # Why ``advance`` came back.
 REACHED, PAUSED, MET, FULL, TURNED, LEVEL, FAILED, STIFF, PARTED = range(9)
@@ -56,129 +52,15 @@ class Log(NamedTuple):
 
 
 @njit(cache=True)
-def _trial(state, stages, step, data, pattern, p, q):
-    """The end of a step; stages[0] holds the velocity at its beginning, stages[12] at its end on return."""
-    end = np.empty_like(state)
-    for s in range(1, _STAGES):
-        for i in range(state.shape[0]):
-            end[i] = 0.0
-        for j in range(s):
-            weight = _A[s, j] * step
-            if weight != 0.0:
-                for i in range(state.shape[0]):
-                    end[i] += weight * stages[j, i]
-        for i in range(state.shape[0]):
-            end[i] += state[i]
-        velocity(end, data, pattern, stages[s], p, q)
-    last = end.copy()
-    end[:] = 0.0
-    for j in range(_STAGES):
-        weight = _B[j] * step
-        if weight != 0.0:
-            for i in range(state.shape[0]):
-                end[i] += weight * stages[j, i]
-    for i in range(state.shape[0]):
-        end[i] += state[i]
-    velocity(end, data, pattern, stages[_STAGES], p, q)
-    # The last stage and the end are two estimates at one time: how their velocities differ shows the fastest rate.
-    speeds, places = 0.0, 0.0
-    for i in range(state.shape[0] - 1):
-        speeds += (stages[_STAGES, i] - stages[_STAGES - 1, i]) ** 2
-        places += (end[i] - last[i]) ** 2
-    return end, step * math.sqrt(speeds / places) if places > 0 else 0.0
-
-
-@njit(cache=True)
-def _error(state, end, stages, step, limits, active, dim):
-    """Largest error of a neuron in units of its tolerance, by the method's two embedded estimates."""
-    rows = rows_of(state, dim)
-    fifth, third, size = np.zeros(active + 1), np.zeros(active + 1), np.zeros(active + 1)
-    last = state.shape[0] - 1
-    for i in range(state.shape[0]):
-        h = i // dim if i < rows * dim else i - rows * dim
-        if i == last:
-            h = active
-        elif h >= active:
-            continue
-        e5, e3 = 0.0, 0.0
-        for j in range(_STAGES + 1):
-            e5 += _E5[j] * stages[j, i]
-            e3 += _E3[j] * stages[j, i]
-        fifth[h] += e5 * e5
-        third[h] += e3 * e3
-        size[h] += max(state[i] ** 2, end[i] ** 2)
-    worst = 0.0
-    for h in range(active + 1):
-        if h < active:
-            tolerance = limits.atol + limits.rtol * math.sqrt(size[h])
-        else:
-            tolerance = 0.01 * limits.rtol * max(limits.energy_scale, end[last])
-        together = math.sqrt(fifth[h] + 0.01 * third[h])
-        if together > 0 and tolerance > 0:
-            worst = max(worst, step * fifth[h] / together / tolerance)
-        elif together > 0 or not together >= 0:
-            worst = np.inf
-    return worst
-
-
-@njit(cache=True)
-def _dense(state, end, stages, step, data, pattern, p, q):
-    """Coefficients of the dense output, (7, size)."""
-    middle = np.empty_like(state)
-    for extra in range(3):
-        s = _STAGES + 1 + extra
-        middle[:] = 0.0
-        for j in range(s):
-            weight = _A_EXTRA[extra, j] * step
-            if weight != 0.0:
-                for i in range(state.shape[0]):
-                    middle[i] += weight * stages[j, i]
-        for i in range(state.shape[0]):
-            middle[i] += state[i]
-        velocity(middle, data, pattern, stages[s], p, q)
-    form = np.empty((7, state.shape[0]))
-    for i in range(state.shape[0]):
-        change, begin, final = end[i] - state[i], step * stages[0, i], step * stages[_STAGES, i]
-        form[0, i] = change
-        form[1, i] = begin - change
-        form[2, i] = 2 * change - begin - final
-    for k in range(4):
-        for i in range(state.shape[0]):
-            total = 0.0
-            for j in range(16):
-                total += _DENSE[k, j] * stages[j, i]
-            form[3 + k, i] = step * total
-    return form
-
-
-@njit(cache=True)
-def _value(form, x):
-    """The dense polynomial of one quantity, without its value at x = 0."""
-    total = 0.0
-    for i in range(7):
-        total += form[6 - i]
-        total *= x if i % 2 == 0 else 1 - x
-    return total
-
-
-@njit(cache=True)
-def _state_at(state, form, x):
-    found = np.empty_like(state)
-    for i in range(state.shape[0]):
-        found[i] = state[i] + _value(form[:, i], x)
-    return found
-
-
-@njit(cache=True)
 def _first_root(begin, form, side):
     """The first x at which side·(begin + polynomial) goes below zero; 2 if it never does."""
     low = 0.0
     for k in range(1, _SCAN + 1):
         high = k / _SCAN
-        if side * (begin + _value(form, high)) < 0:
+        if side * (begin + value_at(form, high)) < 0:
             for _ in range(60):
                 middle = 0.5 * (low + high)
-                if side * (begin + _value(form, middle)) < 0:
+                if side * (begin + value_at(form, middle)) < 0:
                     high = middle
                 else:
                     low = middle
@@ -348,8 +230,8 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
         if accepted + rejected >= quota:
             return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
         this = min(step, until - time)
-        end, stiffness = _trial(state, stages, this, data, pattern, p, q)
-        error = _error(state, end, stages, this, limits, active, dim)
+        end, stiffness = trial(state, stages, this, data, pattern, p, q)
+        error = error_of(state, end, stages, this, limits, active, dim)
         if not error <= 1.0:
             rejected += 1
             stiff += 3  # at the edge of stability every second or third step fails
@@ -364,7 +246,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
             stiff = max(0, stiff - 1)
         grow = 10.0 if error < 1e-12 else min(10.0, max(0.3, 0.9 * error ** (-1 / 8)))
         g1 = _products(end, data, active)
-        slope1 = _products(stages[_STAGES], data, active)
+        slope1 = _products(stages[STAGES], data, active)
         sizes = _sizes(end, rows, active, dim)
         # Candidates.
         _, second = split(state, rows, dim)
@@ -405,7 +287,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
             state, time = end, time + this if this < until - time else until
             g0, slope0 = g1, slope1
             q0 = q.copy()
-            stages[0] = stages[_STAGES]
+            stages[0] = stages[STAGES]
             fresh = True
             accepted += 1
             step = max(step, this) if this < step else this * grow
@@ -413,7 +295,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
         if crossed > 0 and crossed + found > log.crossed.shape[0]:
             return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
         # The first event, on the dense output.
-        form = _dense(state, end, stages, this, data, pattern, p, q)
+        form = dense(state, end, stages, this, data, pattern, p, q)
         raw_pull(end_first, end_second, data, pattern, p, q)  # q at the end
         when, why, who, which = 1.0, -1, -1, -1
         roots = np.empty(found)
@@ -445,7 +327,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
                 kicks[k] = -2 * pattern.side[h, line] * strength * (second[h] + x * (end_second[h] - second[h]))
         corrected_already = False
         if why == MET and batch:
-            corrected = _crossed(end, stages[_STAGES], suspects, roots, kicks, this, data, pattern, limits)
+            corrected = _crossed(end, stages[STAGES], suspects, roots, kicks, this, data, pattern, limits)
             if corrected.shape[0] > 0:
                 why, corrected_already = -1, True
                 end = corrected
@@ -462,17 +344,17 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
                     if root <= 1.0 and (root < when or why < 0):
                         when, why, who, which = root, TURNED, h, -1
                 reach = when if why >= 0 else 1.0
-                if not _excess(_state_at(state, form, reach), data, pattern, h, p, q) <= 0:
+                if not _excess(state_at(state, form, reach), data, pattern, h, p, q) <= 0:
                     low, high = 0.0, reach
                     for k in range(1, 5):
                         x = reach * k / 4
-                        if not _excess(_state_at(state, form, x), data, pattern, h, p, q) <= 0:
+                        if not _excess(state_at(state, form, x), data, pattern, h, p, q) <= 0:
                             high = x
                             break
                         low = x
                     for _ in range(60):
                         x = 0.5 * (low + high)
-                        if not _excess(_state_at(state, form, x), data, pattern, h, p, q) <= 0:
+                        if not _excess(state_at(state, form, x), data, pattern, h, p, q) <= 0:
                             high = x
                         else:
                             low = x
@@ -481,11 +363,11 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
                     when, why, who, which = high, FULL, h, -1
         if level_passed or limits.level > -np.inf:
             reach = when if why >= 0 else 1.0
-            if log_loss(_state_at(state, form, reach), data, active) <= limits.level:
+            if log_loss(state_at(state, form, reach), data, active) <= limits.level:
                 low, high = 0.0, reach
                 for _ in range(60):
                     x = 0.5 * (low + high)
-                    if log_loss(_state_at(state, form, x), data, active) <= limits.level:
+                    if log_loss(state_at(state, form, x), data, active) <= limits.level:
                         high = x
                     else:
                         low = x
@@ -499,7 +381,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
             arrival = until
         while saved < saves.shape[0] and saves[saved] <= arrival and saved < log.saved.shape[0]:
             x = min(max((saves[saved] - time) / this, 0.0), when)
-            log.saved[saved] = _state_at(state, form, x)
+            log.saved[saved] = state_at(state, form, x)
             saved_first, _ = split(log.saved[saved], rows, dim)
             for k in range(found):
                 if minor[k] and roots[k] < x:
@@ -512,7 +394,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
             when, why, who, which = (saves[saved - 1] - time) / this, PAUSED, -1, -1
             arrival = saves[saved - 1]
         whole = why < 0
-        next_state = end if whole else _state_at(state, form, when)
+        next_state = end if whole else state_at(state, form, when)
         next_first, _ = split(next_state, rows, dim)
         for k in range(found):
             if minor[k] and roots[k] <= when:

@@ -1,0 +1,127 @@
+"""One step of the Runge–Kutta method of order 8 by Dormand and Prince, its error, and its dense output."""
+
+import math
+
+import numpy as np
+from numba import njit
+from scipy.integrate import DOP853
+
+from biasfree.dynamics.exact._field import rows_of, velocity
+
+_A, _B, _E3, _E5 = (np.ascontiguousarray(m) for m in (DOP853.A, DOP853.B, DOP853.E3, DOP853.E5))
+_A_EXTRA, _DENSE = np.ascontiguousarray(DOP853.A_EXTRA), np.ascontiguousarray(DOP853.D)
+STAGES = 12
+
+
+@njit(cache=True)
+def trial(state, stages, step, data, pattern, p, q):
+    """The end of a step; stages[0] holds the velocity at its beginning, stages[12] at its end on return."""
+    end = np.empty_like(state)
+    for s in range(1, STAGES):
+        for i in range(state.shape[0]):
+            end[i] = 0.0
+        for j in range(s):
+            weight = _A[s, j] * step
+            if weight != 0.0:
+                for i in range(state.shape[0]):
+                    end[i] += weight * stages[j, i]
+        for i in range(state.shape[0]):
+            end[i] += state[i]
+        velocity(end, data, pattern, stages[s], p, q)
+    last = end.copy()
+    end[:] = 0.0
+    for j in range(STAGES):
+        weight = _B[j] * step
+        if weight != 0.0:
+            for i in range(state.shape[0]):
+                end[i] += weight * stages[j, i]
+    for i in range(state.shape[0]):
+        end[i] += state[i]
+    velocity(end, data, pattern, stages[STAGES], p, q)
+    # The last stage and the end are two estimates at one time: how their velocities differ shows the fastest rate.
+    speeds, places = 0.0, 0.0
+    for i in range(state.shape[0] - 1):
+        speeds += (stages[STAGES, i] - stages[STAGES - 1, i]) ** 2
+        places += (end[i] - last[i]) ** 2
+    return end, step * math.sqrt(speeds / places) if places > 0 else 0.0
+
+
+@njit(cache=True)
+def error_of(state, end, stages, step, limits, active, dim):
+    """Largest error of a neuron in units of its tolerance, by the method's two embedded estimates."""
+    rows = rows_of(state, dim)
+    fifth, third, size = np.zeros(active + 1), np.zeros(active + 1), np.zeros(active + 1)
+    last = state.shape[0] - 1
+    for i in range(state.shape[0]):
+        h = i // dim if i < rows * dim else i - rows * dim
+        if i == last:
+            h = active
+        elif h >= active:
+            continue
+        e5, e3 = 0.0, 0.0
+        for j in range(STAGES + 1):
+            e5 += _E5[j] * stages[j, i]
+            e3 += _E3[j] * stages[j, i]
+        fifth[h] += e5 * e5
+        third[h] += e3 * e3
+        size[h] += max(state[i] ** 2, end[i] ** 2)
+    worst = 0.0
+    for h in range(active + 1):
+        if h < active:
+            tolerance = limits.atol + limits.rtol * math.sqrt(size[h])
+        else:
+            tolerance = 0.01 * limits.rtol * max(limits.energy_scale, end[last])
+        together = math.sqrt(fifth[h] + 0.01 * third[h])
+        if together > 0 and tolerance > 0:
+            worst = max(worst, step * fifth[h] / together / tolerance)
+        elif together > 0 or not together >= 0:
+            worst = np.inf
+    return worst
+
+
+@njit(cache=True)
+def dense(state, end, stages, step, data, pattern, p, q):
+    """Coefficients of the dense output, (7, size)."""
+    middle = np.empty_like(state)
+    for extra in range(3):
+        s = STAGES + 1 + extra
+        middle[:] = 0.0
+        for j in range(s):
+            weight = _A_EXTRA[extra, j] * step
+            if weight != 0.0:
+                for i in range(state.shape[0]):
+                    middle[i] += weight * stages[j, i]
+        for i in range(state.shape[0]):
+            middle[i] += state[i]
+        velocity(middle, data, pattern, stages[s], p, q)
+    form = np.empty((7, state.shape[0]))
+    for i in range(state.shape[0]):
+        change, begin, final = end[i] - state[i], step * stages[0, i], step * stages[STAGES, i]
+        form[0, i] = change
+        form[1, i] = begin - change
+        form[2, i] = 2 * change - begin - final
+    for k in range(4):
+        for i in range(state.shape[0]):
+            total = 0.0
+            for j in range(16):
+                total += _DENSE[k, j] * stages[j, i]
+            form[3 + k, i] = step * total
+    return form
+
+
+@njit(cache=True)
+def value_at(form, x):
+    """The dense polynomial of one quantity, without its value at x = 0."""
+    total = 0.0
+    for i in range(7):
+        total += form[6 - i]
+        total *= x if i % 2 == 0 else 1 - x
+    return total
+
+
+@njit(cache=True)
+def state_at(state, form, x):
+    found = np.empty_like(state)
+    for i in range(state.shape[0]):
+        found[i] = state[i] + value_at(form[:, i], x)
+    return found
