@@ -127,7 +127,8 @@ class _Run:
         )
         self._offer(self.time, neurons, 0.0, first_loss, keep=not self.recorder.asked)
         energy = 0.0
-        if first_loss <= settings["stop_log_loss"] > -math.inf:
+        # A run that ended at a level must not begin above it by rounding.
+        if first_loss - 1e-12 <= settings["stop_log_loss"] > -math.inf:
             self._offer(self.time, neurons, 0.0, first_loss, keep=True)
             self.end("loss level", "the loss was at the level asked for from the start.")
         elif not math.isfinite(first_loss) and first_loss > -math.inf:
