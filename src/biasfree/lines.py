@@ -43,6 +43,18 @@ class Lines:
         np.add.at(totals, self.member[off_origin], values[off_origin])
         return totals
 
+    def pairs_up(self, targets: Float[np.ndarray, "vectors"]) -> bool:
+        """Whether on every line Σt|t| = 0 and Σ|t|y = 0, as on symmetric data: odd and even part never meet there.
+
+        >>> lines([[1.0, 0.0], [-1.0, 0.0]]).pairs_up(np.array([2.0, -2.0]))
+        True
+        """
+        size = np.abs(self.position)
+        return len(self) > 0 and all(
+            bool((np.abs(self.total(part)) <= TOLERANCE * self.total(np.abs(part))).all())
+            for part in (self.position * size, size * targets)
+        )
+
 
 def lines(vectors: Float[Any, "vectors dim"], tolerance: float = TOLERANCE) -> Lines:
     """Group vectors by their line through the origin, in O(vectors · log(vectors)).

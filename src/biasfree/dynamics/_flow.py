@@ -24,7 +24,7 @@ from biasfree.dynamics._settings import (
 from biasfree.dynamics._settings import axis as symbol
 from biasfree.dynamics._steady import Rest, find_rest
 from biasfree.dynamics._trajectory import Counts, Trajectory
-from biasfree.lines import Lines, lines
+from biasfree.lines import lines
 from biasfree.networks import Network
 
 METHODS = ("auto", "exact", *_stepper.SOLVERS)
@@ -356,19 +356,10 @@ def _choose(method: str, network: Network, dataset: Dataset, clock: str, smalles
     work = len(found) * network.widths[1]
     if work <= _CROSSINGS:
         return "exact", f"{len(found)} lines, {network.widths[1]} neurons"
-    if _pairs_up(found, dataset.targets):
+    if found.pairs_up(dataset.targets):
         return "exact", "symmetric data"
     because = f"{len(found)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"
     return _adaptive(network, clock), because
-
-
-def _pairs_up(found: Lines, targets: np.ndarray) -> bool:
-    """Whether on every line Σ t|t| = 0 and Σ |t|y = 0, as on symmetric data: no line then matters for long."""
-    size = np.abs(found.position)
-    return all(
-        bool((np.abs(found.total(part)) <= 1e-12 * found.total(np.abs(part))).all())
-        for part in (found.position * size, size * targets)
-    )
 
 
 def _adaptive(network: Network, clock: str) -> str:

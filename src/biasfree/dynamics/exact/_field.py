@@ -175,6 +175,18 @@ def raw_pull(first, second, data, pattern, p, q):
 
 
 @njit(cache=True)
+def project(pull, pattern):
+    """Take out of every c what lies along the lines its neuron slides on."""
+    for h in range(pull.shape[0]):
+        for k in range(pattern.span[h]):
+            part = 0.0
+            for j in range(pull.shape[1]):
+                part += pull[h, j] * pattern.basis[h, k, j]
+            for j in range(pull.shape[1]):
+                pull[h, j] -= part * pattern.basis[h, k, j]
+
+
+@njit(cache=True)
 def velocity(state, data, pattern, out, p, q):
     """Write the velocity of ``state`` to ``out``, whose last entry is the squared speed."""
     dim = data.directions.shape[1]
@@ -183,13 +195,7 @@ def velocity(state, data, pattern, out, p, q):
     out_first, out_second = split(out, rows, dim)
     pull, decay = raw_pull(first, second, data, pattern, p, q)
     power = 0.0
-    for h in range(active):
-        for k in range(pattern.span[h]):
-            part = 0.0
-            for j in range(dim):
-                part += pull[h, j] * pattern.basis[h, k, j]
-            for j in range(dim):
-                pull[h, j] -= part * pattern.basis[h, k, j]
+    project(pull, pattern)
     for row in range(rows):
         owner = row if row < active else pattern.owner[row - active]
         v, along = second[row], 0.0

@@ -32,6 +32,7 @@ from biasfree.dynamics.exact._field import (
     Pattern,
     beyond,
     log_loss,
+    project,
     raw_pull,
     rows_of,
     split,
@@ -102,13 +103,7 @@ def _pull(state, data, pattern):
     dim, lines = data.directions.shape[1], data.directions.shape[0]
     first, second = split(state, rows_of(state, dim), dim)
     pull, _ = raw_pull(first, second, data, pattern, np.empty(lines), np.empty(lines))
-    for h in range(pattern.side.shape[0]):
-        for k in range(pattern.span[h]):
-            part = 0.0
-            for j in range(dim):
-                part += pull[h, j] * pattern.basis[h, k, j]
-            for j in range(dim):
-                pull[h, j] -= part * pattern.basis[h, k, j]
+    project(pull, pattern)
     return pull
 
 

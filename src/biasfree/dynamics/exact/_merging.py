@@ -94,7 +94,7 @@ class Merged:
 
 def reduced(neurons: Float[np.ndarray, "width dim+1"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
-    return Merged([_group(neurons, _moving(neurons), _DUST)], True, *neurons.shape)
+    return Merged([_group(neurons, _moving(neurons))], True, *neurons.shape)
 
 
 def merged(neurons: Float[np.ndarray, "width dim+1"], key: Int[np.ndarray, "width"], tolerance: float) -> Merged:
@@ -113,7 +113,7 @@ def merged(neurons: Float[np.ndarray, "width dim+1"], key: Int[np.ndarray, "widt
                 break
             close = np.linalg.norm(units[left] - units[left[0]], axis=1) <= tolerance
             close[0] = True
-            groups.append(_group(neurons, left[close], _DUST))
+            groups.append(_group(neurons, left[close]))
             left = left[~close]
             found += 1
     return Merged(groups, False, *neurons.shape)
@@ -123,13 +123,13 @@ def _moving(neurons: np.ndarray) -> np.ndarray:
     return np.flatnonzero(neurons.any(axis=1))
 
 
-def _group(neurons: np.ndarray, members: np.ndarray, dust: float) -> Group:
+def _group(neurons: np.ndarray, members: np.ndarray) -> Group:
     own = neurons[members]
     if len(members) <= 1:
         return Group(members, np.ones((len(members), len(members))), own)
     largest = np.abs(own).max()
     parts, sizes, rows = np.linalg.svd(own / largest, full_matrices=False)
-    kept = sizes > dust * sizes[0]
+    kept = sizes > _DUST * sizes[0]
     parts, rows = parts[:, kept], (largest * sizes[kept])[:, None] * rows[kept]
     if parts[:, 0].sum() < 0:
         parts[:, 0], rows[0] = -parts[:, 0], -rows[0]

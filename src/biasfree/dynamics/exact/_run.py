@@ -27,7 +27,6 @@ from biasfree.dynamics.exact._late import LARGEST, Step, first_event
 from biasfree.dynamics.exact._samples import (
     by_moments,
     grouped_data,
-    is_symmetric,
     keys_of_sides,
     outputs,
     spectral_norm,
@@ -116,7 +115,6 @@ class _Run:
         self.recorder = Recorder((first, second), self.points, self.until - self.time)
         self.tolerance = math.sqrt(0.1 * settings["rtol"])
         begun, first_loss = self.time, self._first_log_loss(neurons)
-        self.initial_log_loss = first_loss
         self.limits = _steps.Limits(
             _SAFETY * settings["rtol"],
             settings["atol"],
@@ -160,7 +158,7 @@ class _Run:
         self.step = self._first_step()
         self.since_merge, self.wait_merge, self.still, self.next_late = 0, self._soonest_merge, 0, 0
         self.next_look, self.late, self.length, self.stiff = 1, False, 0.0, 0
-        self.symmetric = is_symmetric(self.data)
+        self.symmetric = grouped.pairs_up(np.asarray(self.dataset.targets))
         self.missing = self.recorder.steps_to_next
         if self.status is None and self.time >= self.until:
             self._finish()

@@ -14,29 +14,27 @@ STAGES = 12
 
 
 @njit(cache=True)
+def _combine(state, stages, step, weights, count, out):
+    """Write state + step·Σ weights·stages to ``out``; the sum first, so that small steps are not lost in rounding."""
+    out[:] = 0.0
+    for j in range(count):
+        weight = weights[j] * step
+        if weight != 0.0:
+            for i in range(out.shape[0]):
+                out[i] += weight * stages[j, i]
+    for i in range(out.shape[0]):
+        out[i] += state[i]
+
+
+@njit(cache=True)
 def trial(state, stages, step, data, pattern, p, q):
     """The end of a step; stages[0] holds the velocity at its beginning, stages[12] at its end on return."""
     end = np.empty_like(state)
     for s in range(1, STAGES):
-        for i in range(state.shape[0]):
-            end[i] = 0.0
-        for j in range(s):
-            weight = _A[s, j] * step
-            if weight != 0.0:
-                for i in range(state.shape[0]):
-                    end[i] += weight * stages[j, i]
-        for i in range(state.shape[0]):
-            end[i] += state[i]
+        _combine(state, stages, step, _A[s], s, end)
         velocity(end, data, pattern, stages[s], p, q)
     last = end.copy()
-    end[:] = 0.0
-    for j in range(STAGES):
-        weight = _B[j] * step
-        if weight != 0.0:
-            for i in range(state.shape[0]):
-                end[i] += weight * stages[j, i]
-    for i in range(state.shape[0]):
-        end[i] += state[i]
+    _combine(state, stages, step, _B, STAGES, end)
     velocity(end, data, pattern, stages[STAGES], p, q)
     # The last stage and the end are two estimates at one time: how their velocities differ shows the fastest rate.
     speeds, places = 0.0, 0.0
@@ -85,14 +83,7 @@ def dense(state, end, stages, step, data, pattern, p, q):
     middle = np.empty_like(state)
     for extra in range(3):
         s = STAGES + 1 + extra
-        middle[:] = 0.0
-        for j in range(s):
-            weight = _A_EXTRA[extra, j] * step
-            if weight != 0.0:
-                for i in range(state.shape[0]):
-                    middle[i] += weight * stages[j, i]
-        for i in range(state.shape[0]):
-            middle[i] += state[i]
+        _combine(state, stages, step, _A_EXTRA[extra], s, middle)
         velocity(middle, data, pattern, stages[s], p, q)
     form = np.empty((7, state.shape[0]))
     for i in range(state.shape[0]):

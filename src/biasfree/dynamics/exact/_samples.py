@@ -96,12 +96,6 @@ def keys_of_sides(neurons: np.ndarray, data: Data, rtol: float) -> np.ndarray:
     return np.concatenate(keys)
 
 
-def is_symmetric(data: Data) -> bool:
-    """Whether on every line Σ t|t| = 0 and Σ |t|y = 0: then the even part of the outputs never meets the odd one."""
-    sizes = _moments(data.begin, np.abs(data.position), np.abs(data.target))
-    return len(sizes) > 0 and bool((np.abs(data.moments[:, [1, 3]]) <= 1e-12 * sizes[:, [1, 3]]).all())
-
-
 def _moments(begin: np.ndarray, position: np.ndarray, target: np.ndarray) -> np.ndarray:
     size = np.abs(position)
     terms = np.column_stack([position**2, position * size, position * target, size * target])

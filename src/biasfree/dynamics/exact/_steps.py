@@ -299,7 +299,6 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
         raw_pull(end_first, end_second, data, pattern, p, q)  # q at the end
         when, why, who, which = 1.0, -1, -1, -1
         roots = np.empty(found)
-        minor = np.zeros(found, dtype=np.bool_)
         batch = leaving < 0 and not level_passed
         for k in range(found):
             h, line = suspects[k, 0], suspects[k, 1]
@@ -325,14 +324,11 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
                 x = 0.5 * (1.0 + roots[k])
                 strength = q0[line] + x * (q[line] - q0[line])
                 kicks[k] = -2 * pattern.side[h, line] * strength * (second[h] + x * (end_second[h] - second[h]))
-        corrected_already = False
+        passed = False
         if why == MET and batch:
             corrected = _crossed(end, stages[STAGES], suspects, roots, kicks, this, data, pattern, limits)
             if corrected.shape[0] > 0:
-                why, corrected_already = -1, True
-                end = corrected
-                for k in range(found):
-                    minor[k] = roots[k] <= 1.0
+                why, passed, end = -1, True, corrected
         if leaving >= 0:
             for h in range(active):
                 if pattern.rank[h] == 0:
@@ -379,34 +375,25 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
         arrival = time + when * this
         if why < 0 and this >= until - time:
             arrival = until
-        while saved < saves.shape[0] and saves[saved] <= arrival and saved < log.saved.shape[0]:
+        while saved < saves.shape[0] and saves[saved] <= arrival:
             x = min(max((saves[saved] - time) / this, 0.0), when)
             log.saved[saved] = state_at(state, form, x)
             saved_first, _ = split(log.saved[saved], rows, dim)
             for k in range(found):
-                if minor[k] and roots[k] < x:
+                if passed and roots[k] < x:
                     h, line = suspects[k, 0], suspects[k, 1]
                     for j in range(dim):
                         saved_first[h, j] += kicks[k] * (x - roots[k]) * this * data.directions[line, j]
             saved += 1
-        if saved < saves.shape[0] and saves[saved] <= arrival:
-            # No room for all that is to be kept of this step: end it at the last one kept.
-            when, why, who, which = (saves[saved - 1] - time) / this, PAUSED, -1, -1
-            arrival = saves[saved - 1]
-        whole = why < 0
-        next_state = end if whole else state_at(state, form, when)
-        next_first, _ = split(next_state, rows, dim)
-        for k in range(found):
-            if minor[k] and roots[k] <= when:
-                h, line = suspects[k, 0], suspects[k, 1]
-                if not corrected_already:
-                    for j in range(dim):
-                        next_first[h, j] += kicks[k] * (when - roots[k]) * this * data.directions[line, j]
-                pattern.side[h, line] = -pattern.side[h, line]
-                log.crossed[crossed, 0], log.crossed[crossed, 1] = h, line
-                log.crossed_at[crossed] = time + roots[k] * this
-                crossed += 1
-        state, time = next_state, arrival
+        if passed:
+            for k in range(found):
+                if roots[k] <= 1.0:
+                    h, line = suspects[k, 0], suspects[k, 1]
+                    pattern.side[h, line] = -pattern.side[h, line]
+                    log.crossed[crossed, 0], log.crossed[crossed, 1] = h, line
+                    log.crossed_at[crossed] = time + roots[k] * this
+                    crossed += 1
+        state, time = end if why < 0 else state_at(state, form, when), arrival
         accepted += 1
         if why >= 0:
             return state, time, step, stiff, why, who, which, accepted, rejected, saved, crossed
