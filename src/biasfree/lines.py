@@ -16,6 +16,7 @@ from biasfree import checks
 # Beyond the rounding of a normalisation, far below any distance data or weights are given to.
 TOLERANCE = 1e-12
 _PROJECTIONS = 3
+_LEFT = 1e-11
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,19 @@ class Lines:
         totals = np.zeros((len(self), *values.shape[1:]))
         np.add.at(totals, self.member[off_origin], values[off_origin])
         return totals
+
+    def pulls(
+        self, values: Float[np.ndarray, "vectors"]
+    ) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "lines"], Int[np.ndarray, "kept"]]:
+        """Σv_i x_i, Σv_i|t_i| of each line, and the lines on which that is more than a cancellation's rounding.
+
+        >>> total, even, kept = lines([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0]]).pulls(np.array([1.0, -1.0, 3.0]))
+        >>> total, even, kept
+        (array([2., 6.]), array([0., 6.]), array([1]))
+        """
+        terms = np.abs(self.position) * values
+        even, mass = self.total(terms), self.total(np.abs(terms))
+        return self.total(self.position * values) @ self.directions, even, np.flatnonzero(np.abs(even) > _LEFT * mass)
 
     def pairs_up(self, targets: Float[np.ndarray, "vectors"]) -> bool:
         """Whether on every line Σt|t| = 0 and Σ|t|y = 0, as on symmetric data: odd and even part never meet there.

@@ -24,6 +24,7 @@ class Loss(abc.ABC):
 
     name: str
     labels_only: bool
+    initial_pull: float  # κ = −∂ℓ/∂f at f = 0 per unit of y
 
     def value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """L = ⟨ℓ(f, y)⟩."""
@@ -59,6 +60,7 @@ class Square(Loss):
 
     name = "square"
     labels_only = False
+    initial_pull = 1.0
 
     def value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """½⟨(y − f)²⟩."""
@@ -85,6 +87,7 @@ class Logistic(Loss):
 
     name = "logistic"
     labels_only = True
+    initial_pull = 0.5
 
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """Y/(1 + e^{yf})."""
@@ -106,6 +109,7 @@ class Exponential(Loss):
 
     name = "exponential"
     labels_only = True
+    initial_pull = 1.0
 
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """Y e^{−yf}."""

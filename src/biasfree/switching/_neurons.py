@@ -8,7 +8,7 @@ changes sign. A neuron that slides on a single ray may reach w = 0, where every 
 straight on to the opposite ray if it is pulled that way, and rests if not; a branch too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,49 +20,95 @@ ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
+class Modes:
+    """Neurons under a constant c: w = w⊥ + c̄(AE + B/E), w₂ = AE − B/E with E = e^{ρt}.
+
+    A or B within rounding of zero is zero. Under c = 0 all of w lies across, and w₂ is ``still``.
+    """
+
+    rate: Float[np.ndarray, "neurons"]  # ρ = ‖c‖
+    unit: Float[np.ndarray, "neurons dim"]  # c̄
+    up: Float[np.ndarray, "neurons"]  # A
+    down: Float[np.ndarray, "neurons"]  # B
+    across: Float[np.ndarray, "neurons dim"]  # w⊥
+    still: Float[np.ndarray, "neurons"]
+
+    @classmethod
+    def of(cls, first: np.ndarray, second: np.ndarray, pull: np.ndarray) -> "Modes":
+        """Neurons (w, w₂) and the c each is under, or the one c of all."""
+        if pull.ndim == 1:
+            rate = np.full(len(first), np.linalg.norm(pull))
+            one = pull / (rate[:1] if rate.any() else 1.0)
+            unit, along = np.broadcast_to(one, first.shape), first @ one
+        else:
+            rate = _lengths(pull)
+            unit = pull / np.where(rate > 0, rate, 1.0)[:, None]
+            along = np.einsum("hd,hd->h", unit, first)
+        up, down = 0.5 * (along + second), 0.5 * (along - second)
+        floor = np.where(rate > 0, ROUNDING * (np.abs(second) + _lengths(first)), np.inf)
+        up, down = np.where(np.abs(up) <= floor, 0.0, up), np.where(np.abs(down) <= floor, 0.0, down)
+        across = along[:, None] * unit
+        return cls(rate, unit, up, down, np.subtract(first, across, out=across), np.where(rate > 0, 0.0, second))
+
+    def take(self, index: Int[np.ndarray, "some"]) -> "Modes":
+        """Those of some neurons; all of them in order are not copied."""
+        if len(index) == len(self.rate) and (np.diff(index) == 1).all():
+            return self
+        return Modes(*(getattr(self, name)[index] for name in _PARTS))
+
+    def put(self, index: Int[np.ndarray, "some"], new: "Modes") -> None:
+        """Replace those of some neurons."""
+        for name in _PARTS:
+            getattr(self, name)[index] = getattr(new, name)
+
+    def at(self, elapsed: Float[np.ndarray, "neurons"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(w, w₂) after a stretch of time, scaled to size one, and the logarithm of their size."""
+        phase = self.rate * elapsed
+        # Everything times e^{−phase} where something grows.
+        lift = np.where(self.up != 0, phase, 0.0)
+        grown, shrunk = self.up * np.exp(phase - lift), self.down * np.exp(-phase - lift)
+        first = self.across * np.exp(-lift)[:, None]
+        first += (grown + shrunk)[:, None] * self.unit
+        return _of_size_one(first, np.where(self.rate > 0, grown - shrunk, self.still), lift)
+
+    def powers(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Rate and squared size of what grows, what shrinks and what stays."""
+        stays = np.einsum("hd,hd->h", self.across, self.across) + self.still**2
+        return (self.rate, 2 * self.up**2), (-self.rate, 2 * self.down**2), (np.zeros_like(self.rate), stays)
+
+
+_PARTS = tuple(part.name for part in fields(Modes))
+
+
+@dataclass(frozen=True)
 class Segments:
-    """Stretches of constant c, sorted by neuron and time; states at their beginning, sizes as logarithms."""
+    """Stretches of constant c, sorted by neuron and time; modes and ln of the size at their beginning."""
 
     neuron: Int[np.ndarray, "segments"]
     begin: Float[np.ndarray, "segments"]
-    first: Float[np.ndarray, "segments dim"]
-    second: Float[np.ndarray, "segments"]
     log_size: Float[np.ndarray, "segments"]
-    pull: Float[np.ndarray, "segments dim"]
+    modes: Modes
 
     def last_before(self, time: float, neurons: int) -> Int[np.ndarray, "neurons"]:
+        """The stretch that each neuron is in."""
         count = np.bincount(self.neuron[self.begin <= time], minlength=neurons)
         return np.searchsorted(self.neuron, np.arange(neurons)) + np.maximum(count - 1, 0)
 
-
-def modes(first: np.ndarray, second: np.ndarray, pull: np.ndarray) -> tuple[np.ndarray, ...]:
-    """ρ, c̄, A, B and w⊥ of each neuron; A or B within rounding of zero is zero, and all of w lies across c = 0."""
-    rate = np.linalg.norm(pull, axis=1)
-    unit = pull / np.where(rate > 0, rate, 1.0)[:, None]
-    along = np.sum(unit * first, axis=1)
-    up, down = 0.5 * (along + second), 0.5 * (along - second)
-    floor = np.where(rate > 0, ROUNDING * (np.abs(second) + np.linalg.norm(first, axis=1)), np.inf)
-    up, down = np.where(np.abs(up) <= floor, 0.0, up), np.where(np.abs(down) <= floor, 0.0, down)
-    return rate, unit, up, down, first - along[:, None] * unit
+    def at(self, time: float, neurons: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """w, w₂ scaled to size one and ln of the size, of every neuron."""
+        here = self.last_before(time, neurons)
+        first, second, log_size = self.modes.take(here).at(time - self.begin[here])
+        return first, second, self.log_size[here] + log_size
 
 
-def advanced(
-    first: np.ndarray, second: np.ndarray, pull: np.ndarray, elapsed: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """States after a stretch of constant c, scaled to size one, and the logarithm of their size."""
-    rate, unit, up, down, across = modes(first, second, pull)
-    phase = rate * elapsed
-    # Everything times e^{−phase} where something grows.
-    lift = np.where(up != 0, phase, 0.0)
-    grown, shrunk = up * np.exp(phase - lift), down * np.exp(-phase - lift)
-    new_first = across * np.exp(-lift)[:, None] + (grown + shrunk)[:, None] * unit
-    return _of_size_one(new_first, np.where(rate > 0, grown - shrunk, second), lift)
+def _lengths(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sqrt(np.einsum("hd,hd->h", rows, rows)))
 
 
 def _of_size_one(
     first: np.ndarray, second: np.ndarray, log_size: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    size = np.maximum(np.abs(second), np.abs(first).max(axis=1))
+    size = np.maximum(np.abs(second), np.maximum(first.max(axis=1), -first.min(axis=1)))
     size = np.where(size > 0, size, 1.0)
     return first / size[:, None], second / size, log_size + np.log(size)
 
@@ -93,13 +139,12 @@ class Runner:
         self.sliding = np.zeros_like(self.touching)
         self.open = np.ones(width, dtype=bool)
         self.resting = np.zeros(width, dtype=bool)
-        self.pull = np.zeros_like(self.first)
         self._events: list[tuple[float, int, int, str]] = []
-        self._pieces: list[tuple[np.ndarray, ...]] = []
+        self._pieces: list[tuple[np.ndarray, np.ndarray, np.ndarray, Modes]] = []
         for h in np.flatnonzero(self.touching.any(axis=1)):
             self._settle(int(h), np.flatnonzero(self.touching[h]))
         self._events.clear()
-        self._refresh(np.arange(width))
+        self.modes = self._stretch(np.arange(width))
 
     def advance_all(self, until: float) -> None:
         """Take every neuron through all its switches before ``until``; may be called again with a later time."""
@@ -110,15 +155,16 @@ class Runner:
     def advance(self, until: float) -> bool:
         """Move every open neuron to its next switch before ``until``; whether any had one."""
         neurons = np.flatnonzero(self.open)
+        if not len(self.directions):
+            self.open[neurons] = False
+            return False
         wait, line = self._next(neurons)
         moving = np.isfinite(wait) & (self.time[neurons] + wait <= until)
         self.open[neurons[~moving]] = False
         neurons, wait, line = neurons[moving], wait[moving], line[moving]
         if not neurons.size:
             return False
-        self.first[neurons], self.second[neurons], log_size = advanced(
-            self.first[neurons], self.second[neurons], self.pull[neurons], wait
-        )
+        self.first[neurons], self.second[neurons], log_size = self.modes.take(neurons).at(wait)
         self.log_size[neurons] += log_size
         self.time[neurons] += wait
         self.touching[neurons] &= (wait <= 0)[:, None]
@@ -127,7 +173,7 @@ class Runner:
                 self._pass_origin(h)
             elif met < 0:
                 self.second[h] = 0.0
-                self._settle(h, np.zeros(0, dtype=int))
+                self._settle(h, np.zeros(0, dtype=int), self.first[h] @ self.modes.unit[h])
             else:
                 # Exactly on the surface, so that its root at E = 1 is known to be one.
                 self.first[h] -= (self.first[h] @ self.directions[met]) * self.directions[met]
@@ -138,13 +184,14 @@ class Runner:
     def _next(self, neurons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Time to each neuron's next switch and its line; line −1 is w₂ = 0 while sliding, time inf is none."""
         first, second = self.first[neurons], self.second[neurons]
-        rate, unit, up, down, across = modes(first, second, self.pull[neurons])
-        along = unit @ self.directions.T
+        modes = self.modes.take(neurons)
+        rate, up, down = modes.rate, modes.up, modes.down
+        along = modes.unit @ self.directions.T
         side, free = self.side[neurons], ~self.sliding[neurons]
         touching = self.touching[neurons]
         wait = np.full(along.shape, np.inf)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            quadratic, linear, constant = along * up[:, None], across @ self.directions.T, along * down[:, None]
+            quadratic, linear, constant = along * up[:, None], modes.across @ self.directions.T, along * down[:, None]
             root = np.sqrt(linear**2 - 4 * quadratic * constant)
             # The pair of roots without cancellation.
             half = -0.5 * (linear + np.where(linear >= 0, 1.0, -1.0) * root)
@@ -164,10 +211,12 @@ class Runner:
         soonest = wait.min(axis=1, initial=np.inf)
         return np.minimum(soonest, turn), np.where(turn < soonest, -1, line)
 
-    def _settle(self, h: int, met: np.ndarray) -> None:
-        """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule."""
-        # Where w₂ passes zero, what counts is where it goes.
-        sign = np.sign(self.second[h]) or np.sign(self.first[h] @ self.pull[h]) or 1.0
+    def _settle(self, h: int, met: np.ndarray, ahead: float = 1.0) -> None:
+        """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule.
+
+        Where w₂ passes zero, what counts is where it goes, ``ahead``.
+        """
+        sign = np.sign(self.second[h]) or np.sign(ahead) or 1.0
         settled = settle(self.directions, self.strength, self.drift, sign, self.side[h], self.sliding[h], met)
         self.touching[h] |= self.sliding[h]
         self.touching[h, met] = True
@@ -194,18 +243,24 @@ class Runner:
     def _pull_of(self, side: np.ndarray) -> np.ndarray:
         return self.drift + (side * self.strength) @ self.directions
 
+    def _stretch(self, neurons: np.ndarray) -> Modes:
+        """A new stretch for each of these neurons, under the c of its sides."""
+        pull = self.drift
+        if len(self.directions):
+            pull = self._pull_of(self.side[neurons])
+            # A neuron that rests at w = 0 is held there.
+            pull[self.resting[neurons]] = 0.0
+            # Of a c that sliding cancels only rounding is left.
+            size = np.linalg.norm(self.drift) + np.abs(self.strength).sum()
+            pull[_lengths(pull) <= ROUNDING * size] = 0.0
+        modes = Modes.of(self.first[neurons], self.second[neurons], pull)
+        self._pieces.append((neurons, self.time[neurons], self.log_size[neurons], modes))
+        return modes
+
     def _refresh(self, neurons: np.ndarray) -> None:
-        """c of these neurons, and a new stretch for each."""
-        pull = self._pull_of(self.side[neurons])
-        # A neuron that rests at w = 0 is held there.
-        pull[self.resting[neurons]] = 0.0
-        # Of a c that sliding cancels only rounding is left.
-        size = np.linalg.norm(self.drift) + np.abs(self.strength).sum()
-        pull[np.linalg.norm(pull, axis=1) <= ROUNDING * size] = 0.0
-        self.pull[neurons] = pull
-        self._pieces.append(
-            (neurons, self.time[neurons], self.first[neurons], self.second[neurons], self.log_size[neurons], pull)
-        )
+        if len(self._pieces) == 1:  # which stays as it is
+            self.modes = replace(self.modes, **{name: getattr(self.modes, name).copy() for name in _PARTS})
+        self.modes.put(neurons, self._stretch(neurons))
 
     def _log(self, neuron: int, line: int, kind: str) -> None:
         self._events.append((float(self.time[neuron]), neuron, line, kind))
@@ -216,7 +271,11 @@ class Runner:
 
     def segments(self) -> Segments:
         """All stretches, by neuron and time."""
-        columns = [np.concatenate(column) for column in zip(*self._pieces, strict=True)]
+        if len(self._pieces) == 1:
+            return Segments(*self._pieces[0])
+        neurons, begins, log_sizes, modes = zip(*self._pieces, strict=True)
+        neuron, begin = np.concatenate(neurons), np.concatenate(begins)
         # Stable: of stretches that begin together the last one counts.
-        order = np.lexsort((columns[1], columns[0]))
-        return Segments(*(column[order] for column in columns))
+        order = np.lexsort((begin, neuron))
+        parts = (np.concatenate([getattr(piece, name) for piece in modes])[order] for name in _PARTS)
+        return Segments(neuron[order], begin[order], np.concatenate(log_sizes)[order], Modes(*parts))

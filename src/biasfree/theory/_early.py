@@ -19,9 +19,6 @@ from biasfree import checks, losses
 from biasfree.datasets import Dataset
 from biasfree.networks import Network
 
-# −∂ℓ/∂f at f = 0, per unit of y.
-INITIAL_PULL = {"square": 1.0, "logistic": 0.5, "exponential": 1.0}
-
 
 @dataclass(frozen=True)
 class GrowthBound:
@@ -122,7 +119,7 @@ def aligned_start(network: Network, dataset: Dataset, loss: str = "square") -> A
     readout = 0.5 * (first @ unit + second)
     size = np.abs(readout).max() or 1.0
     norm = float(size * np.linalg.norm(readout / size))
-    return AlignedStart(unit, norm, readout, initial_pull(loss) * a * strength)
+    return AlignedStart(unit, norm, readout, losses.get(loss).initial_pull * a * strength)
 
 
 def theorem_13(
@@ -199,11 +196,6 @@ def escape_time(init_scale: float, rate: float) -> float:
     55.3
     """
     return max(0.0, -float(np.log(checks.positive(init_scale, "init_scale")))) / checks.positive(rate, "rate")
-
-
-def initial_pull(loss: str) -> float:
-    """κ = −∂ℓ/∂f at f = 0 per unit of y."""
-    return INITIAL_PULL[losses.get(loss).name]
 
 
 def two_layers(network: Network, dataset: Dataset) -> tuple[np.ndarray, np.ndarray, float]:

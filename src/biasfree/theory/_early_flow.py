@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from biasfree import checks
+from biasfree import checks, losses
 from biasfree.datasets import Dataset
-from biasfree.lines import Lines, lines
+from biasfree.lines import lines
 from biasfree.networks import Network
-from biasfree.switching import ROUNDING, Runner, Segments, Switches, advanced, modes
-from biasfree.theory._early import initial_pull, two_layers
+from biasfree.switching import ROUNDING, Runner, Segments, Switches
+from biasfree.theory._early import two_layers
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,8 @@ class EarlyFlow:
     def at(self, time: float) -> Network:
         """The network at a flow time, as long as its output is negligible."""
         t = checks.non_negative(time, "time")
-        here = self._segments.last_before(t, self.network.widths[1])
-        s = self._segments
-        first, second, log_size = advanced(s.first[here], s.second[here], s.pull[here], t - s.begin[here])
-        size = np.exp(s.log_size[here] + log_size)
+        first, second, log_size = self._segments.at(t, self.network.widths[1])
+        size = np.exp(log_size)
         return self.network.with_weights([size[:, None] * first, (size * second)[None]])
 
     def __str__(self) -> str:
@@ -96,9 +94,8 @@ def early_flow(
     """
     first, second, a = two_layers(network, dataset)
     grouped = lines(dataset.inputs)
-    strength, kept = _line_strengths(grouped, dataset, initial_pull(loss))
-    drift = initial_pull(loss) * a * np.asarray(dataset.correlation)
-    runner = Runner(grouped.directions[kept], (1 - a) * strength[kept], drift, first, second)
+    drift, strength, kept = grouped.pulls(losses.get(loss).initial_pull / dataset.samples * dataset.targets)
+    runner = Runner(grouped.directions[kept], (1 - a) * strength[kept], a * drift, first, second)
     while runner.advance(until):
         if progress is not None:
             progress(1 - runner.open.mean())
@@ -107,7 +104,7 @@ def early_flow(
 
 def _result(runner: Runner, network: Network) -> EarlyFlow:
     """What the last stretch of every neuron tends to."""
-    rate, unit, up, _, across = modes(runner.first, runner.second, runner.pull)
+    rate, unit, up, across = runner.modes.rate, runner.modes.unit, runner.modes.up, runner.modes.across
     growing, turning = up != 0, np.linalg.norm(across, axis=1) > ROUNDING
     # Without a growing mode w tends to what lies across c; with neither, it shrinks along itself.
     direction = np.where(
@@ -129,10 +126,3 @@ def _result(runner: Runner, network: Network) -> EarlyFlow:
         network,
         runner.segments(),
     )
-
-
-def _line_strengths(grouped: Lines, dataset: Dataset, pull: float) -> tuple[np.ndarray, np.ndarray]:
-    """k_l = κ⟨|t|y⟩ per line, and the lines where it is more than a cancellation's rounding."""
-    terms = pull * np.abs(grouped.position) * dataset.targets / dataset.samples
-    strength, mass = grouped.total(terms), grouped.total(np.abs(terms))
-    return strength, np.flatnonzero(np.abs(strength) > 100 * ROUNDING * mass)

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from biasfree import checks
+from biasfree import checks, losses
 from biasfree.datasets import Dataset
 from biasfree.networks import Network
-from biasfree.theory._early import aligned_start, initial_pull, two_layers
+from biasfree.theory._early import aligned_start, two_layers
 
 
 def weight_factor(slope: float) -> float:
@@ -145,7 +145,7 @@ def descent_lag(network: Network, dataset: Dataset, learning_rate: float, loss: 
     True
     """
     _, _, a = two_layers(network, dataset)
-    rate = initial_pull(loss) * a * float(np.linalg.norm(dataset.correlation))
+    rate = losses.get(loss).initial_pull * a * float(np.linalg.norm(dataset.correlation))
     gain = checks.positive(learning_rate, "learning_rate") * rate
     return gain / float(np.log1p(gain)) if gain else 1.0
 

@@ -16,17 +16,19 @@ short beside 1/ρ the phase ends. On the loss clock the change of L counts too, 
 factors, for which the budget is halved again.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import logsumexp
 
+from biasfree import losses
 from biasfree.lines import Lines
-from biasfree.switching import ROUNDING, Runner, Segments, advanced, modes
+from biasfree.switching import Runner, Segments
 
 _BUDGET, _SHORT = 0.2, 0.25
 CURVATURE = {"square": 1.0, "logistic": 0.25, "exponential": 1.5}
-PULL = {"square": 1.0, "logistic": 0.5, "exponential": 1.0}  # −∂ℓ/∂f at f = 0, per unit of y
 
 
 @dataclass(frozen=True)
@@ -46,29 +48,36 @@ class Early:
 
     def at(self, time: float) -> Float[np.ndarray, "width dim+1"]:
         """Neurons (w, w₂) at a time before the end."""
+        first, second, log_size = self._segments.at(time, self._width)
+        return np.exp(log_size - self._decay * time)[:, None] * np.column_stack([first, second])
+
+    def gain(self, time: float) -> float:
+        """L(f = 0) − L, in units of ``scale``: to first order Σ_h w₂h c_hᵀw_h; the second is (rtol/5)² at most.
+
+        With c = ρc̄ that is ρ(A²E² − B²/E²) for each neuron.
+        """
         s = self._segments
         here = s.last_before(time, self._width)
-        first, second, log_size = advanced(s.first[here], s.second[here], s.pull[here], time - s.begin[here])
-        size = np.exp(s.log_size[here] + log_size - self._decay * time)
-        return size[:, None] * np.column_stack([first, second])
+        modes, elapsed = s.modes.take(here), time - s.begin[here]
+        size = 2 * (s.log_size[here] - self._decay * time)
+        return 0.5 * float(sum(rate @ _grown(power, size + 2 * rate * elapsed) for rate, power in modes.powers()))
 
     def energy(self, time: float) -> float:
         """∫‖Ẇ‖² up to a time: of each mode's growth g and squared size p a stretch Δ holds gp(e^{2gΔ} − 1)/2."""
         s = self._segments
-        rate, _, up, down, across = modes(s.first, s.second, s.pull)
         following = np.append(s.begin[1:], np.inf)
         following[np.append(np.diff(s.neuron) != 0, True)] = np.inf
         stretch = np.clip(np.minimum(following, time) - s.begin, 0.0, None)
-        size = np.exp(2 * (s.log_size - self._decay * s.begin))
-        still = np.where(rate > 0, 0.0, s.second) ** 2
-        total = np.zeros_like(rate)
-        for growth, power in (
-            (rate - self._decay, 2 * up**2),
-            (-rate - self._decay, 2 * down**2),
-            (np.full_like(rate, -self._decay), np.sum(across**2, axis=1) + still),
-        ):
-            total += 0.5 * growth * power * np.expm1(2 * growth * stretch)
-        return float(np.sum(size * total))
+        size, total = 2 * (s.log_size - self._decay * s.begin), 0.0
+        for rate, power in s.modes.powers():
+            growth = rate - self._decay
+            total += float(growth @ (_grown(power, size + 2 * growth * stretch) - _grown(power, size)))
+        return 0.5 * total
+
+
+def _grown(power: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """power·e^exponent, and 0 where there is nothing to grow."""
+    return np.where(power > 0, power * np.exp(exponent), 0.0)
 
 
 def early_phase(
@@ -98,12 +107,10 @@ def early_phase(
         rtol: the run's tolerance.
         until: the run's end.
     """
-    a, samples = 0.5 * (1 + slope), len(targets)
-    signed = PULL[loss] * targets / (samples * scale)
-    drift = a * (grouped.total(grouped.position * signed) @ grouped.directions)
-    terms = np.abs(grouped.position) * signed
-    strength, mass = (1 - a) * grouped.total(terms), grouped.total(np.abs(terms))
-    kept = np.flatnonzero(np.abs(strength) > 100 * ROUNDING * mass)
+    a = 0.5 * (1 + slope)
+    drift, strength, kept = grouped.pulls(losses.get(loss).initial_pull / (len(targets) * scale) * targets)
+    drift, strength = a * drift, (1 - a) * strength
+    kept = kept[:0] if a == 1 else kept
     fastest = float(np.linalg.norm(drift) + np.abs(strength[kept]).sum())
     if fastest == 0 or not neurons.any():
         return None
@@ -112,14 +119,17 @@ def early_phase(
     curvature = CURVATURE[loss] * power / scale
     time = 0.0
     while time < until:
-        first, second, log_size = advanced(runner.first, runner.second, runner.pull, time - runner.time)
-        sizes = np.exp(2 * (runner.log_size + log_size - decay * time))
-        square = 0.5 * float(np.sum(sizes * (np.sum(first**2, axis=1) + second**2)))
-        stretch = np.log1p(2 * fastest * (0.5 * left) / (curvature * square)) / (2 * fastest)
+        sizes, elapsed = 2 * (runner.log_size - decay * time), time - runner.time
+        with np.errstate(divide="ignore"):
+            parts = [np.log(power) + sizes + 2 * rate * elapsed for rate, power in runner.modes.powers()]
+        # In logarithms: N of a start of 1e-200 is no number.
+        log_rate = math.log(0.5 * curvature) + float(logsumexp(parts)) - math.log(2 * fastest)
+        stretch = float(np.logaddexp(0.0, math.log(0.5 * left) - log_rate)) / (2 * fastest)
         if stretch < _SHORT / fastest:
             break
         stretch = min(stretch, until - time)
-        left -= curvature * square * np.expm1(2 * fastest * stretch) / (2 * fastest)
+        growth = 2 * fastest * stretch
+        left -= math.exp(log_rate + growth + math.log(-math.expm1(-growth)))
         time += stretch
         runner.advance_all(time)
     if time == 0:

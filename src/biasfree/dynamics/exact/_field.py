@@ -164,7 +164,14 @@ def raw_pull(first, second, data, pattern, p, q):
     """c_h before what is slid on is projected out, (active, dim); fills p and q, returns λ too."""
     active = pattern.side.shape[0]
     lines = data.directions.shape[0]
-    lin, even = np.empty(lines), np.empty(lines)
+    lin, even = np.empty(lines), np.zeros(lines)
+    if data.b == 0:
+        # No kinks: all outputs come from Σ w₂w, and all neurons are pulled alike.
+        lin[:] = data.a * np.dot(np.dot(second[:active], first[:active]), data.transposed)
+        decay = pulls(lin, even, data, p, q)
+        pull = np.empty((active, data.directions.shape[1]))
+        pull[:] = np.dot(p, data.directions)
+        return pull, decay
     products = np.dot(first[:active], data.transposed)
     outputs_by_line(products, second, pattern.side, lin, even, data.a, data.b)
     decay = pulls(lin, even, data, p, q)
@@ -187,15 +194,13 @@ def project(pull, pattern):
 
 
 @njit(cache=True)
-def velocity(state, data, pattern, out, p, q):
-    """Write the velocity of ``state`` to ``out``, whose last entry is the squared speed."""
-    dim = data.directions.shape[1]
+def moved(state, pull, decay, pattern, out):
+    """Write what c does to all rows, passive ones with their owner's, to ``out``; the squared speed last."""
+    dim = pull.shape[1]
     rows, active = rows_of(state, dim), pattern.side.shape[0]
     first, second = split(state, rows, dim)
     out_first, out_second = split(out, rows, dim)
-    pull, decay = raw_pull(first, second, data, pattern, p, q)
     power = 0.0
-    project(pull, pattern)
     for row in range(rows):
         owner = row if row < active else pattern.owner[row - active]
         v, along = second[row], 0.0
@@ -208,6 +213,16 @@ def velocity(state, data, pattern, out, p, q):
             for j in range(dim):
                 power += out_first[row, j] ** 2
     out[-1] = power
+
+
+@njit(cache=True)
+def velocity(state, data, pattern, out, p, q):
+    """Write the velocity of ``state`` to ``out``, whose last entry is the squared speed."""
+    dim = data.directions.shape[1]
+    first, second = split(state, rows_of(state, dim), dim)
+    pull, decay = raw_pull(first, second, data, pattern, p, q)
+    project(pull, pattern)
+    moved(state, pull, decay, pattern, out)
 
 
 @njit(cache=True)

@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 from scipy.sparse import csr_array
 
 _MANY, _FEW = 5000, 300
+_LARGE = 1000
 _DUST = 1e-15
 
 
@@ -68,23 +69,83 @@ class Merged:
         return np.concatenate(active + passive), owner.astype(np.int64)
 
     @functools.cached_property
+    def _own(self) -> list[np.ndarray]:
+        """The rows of each group."""
+        if self.linear:
+            return [np.arange(self.groups[0].parts.shape[1])]
+        ends = len(self.groups) + np.cumsum([group.parts.shape[1] - 1 for group in self.groups])
+        return [
+            np.r_[index, end - group.parts.shape[1] + 1 : end]
+            for index, (group, end) in enumerate(zip(self.groups, ends, strict=True))
+        ]
+
+    @functools.cached_property
     def _parts(self) -> csr_array:
-        """Every neuron's part in every row, (width, rows)."""
-        following = len(self.groups)
+        """Every neuron's part in every row, (width, rows); large groups are left out."""
         neuron, row, part = [], [], []
-        for index, group in enumerate(self.groups):
-            count = group.parts.shape[1]
-            own = np.arange(count) if self.linear else np.r_[index, following : following + count - 1]
-            following += count - 1
-            neuron.append(np.repeat(group.members, count))
-            row.append(np.tile(own, len(group.members)))
-            part.append(group.parts.ravel())
+        for own, group in zip(self._own, self.groups, strict=True):
+            if len(group.members) <= _LARGE:
+                neuron.append(np.repeat(group.members, len(own)))
+                row.append(np.tile(own, len(group.members)))
+                part.append(group.parts.ravel())
         entries = (np.concatenate(part), (np.concatenate(neuron), np.concatenate(row))) if part else ([], ([], []))
-        return csr_array(entries, shape=(self.width, self.groups[0].parts.shape[1] if self.linear else following))
+        return csr_array(entries, shape=(self.width, sum(map(len, self._own))))
 
     def restored(self, rows: Float[np.ndarray, "rows dim+1"]) -> Float[np.ndarray, "width dim+1"]:
         """Every neuron from the rows of now."""
-        return self._parts @ rows
+        neurons = self._parts @ rows
+        for own, group in zip(self._own, self.groups, strict=True):
+            if len(group.members) > _LARGE:
+                neurons[group.members] = group.parts @ rows[own]
+        return neurons
+
+    @functools.cached_property
+    def row_of(self) -> Int[np.ndarray, "width"]:
+        """The active row of each neuron; 0 for those that are zero."""
+        found = np.zeros(self.width, dtype=int)
+        for row, group in enumerate(self.groups):
+            found[group.members] = row
+        return found
+
+    @functools.cached_property
+    def _place(self) -> Int[np.ndarray, "width"]:
+        found = np.zeros(self.width, dtype=int)
+        for group in self.groups:
+            found[group.members] = np.arange(len(group.members))
+        return found
+
+    def some(
+        self, which: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows dim+1"]
+    ) -> Float[np.ndarray, "some dim+1"]:
+        """Some neurons from the rows of now."""
+        found = np.empty((len(which), self.columns))
+        for row in np.unique(self.row_of[which]):
+            here = self.row_of[which] == row
+            found[here] = self.groups[row].parts[self._place[which[here]]] @ rows[self._own[row]]
+        return found
+
+    def without(self, leaving: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows dim+1"]) -> "Merged":
+        """Groups as they are now, but for light members, each of which becomes a group of its own.
+
+        The leading row's square shrinks by theirs; that the others' differences no longer cancel is of second order.
+        """
+        gone, alone = self.row_of[leaving], self.some(leaving, rows)
+        groups = []
+        for row, group in enumerate(self.groups):
+            own = rows[self._own[row]].copy()
+            mine = leaving[gone == row]
+            if not mine.size:
+                groups.append(Group(group.members, group.parts, own))
+                continue
+            stays = np.ones(len(group.members), dtype=bool)
+            stays[self._place[mine]] = False
+            parts = group.parts[stays]
+            left = np.linalg.norm(parts[:, 0])
+            own[0] *= left
+            parts[:, 0] /= left
+            groups.append(Group(group.members[stays], parts, own))
+        groups += [Group(leaving[i : i + 1], np.ones((1, 1)), alone[i : i + 1]) for i in range(len(leaving))]
+        return Merged(groups, False, self.width, self.columns)
 
     def representative(self, row: int) -> tuple[int, int]:
         """The largest neuron of an active row, and how many it stands for."""
@@ -94,32 +155,52 @@ class Merged:
 
 def reduced(neurons: Float[np.ndarray, "width dim+1"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
-    return Merged([_group(neurons, _moving(neurons))], True, *neurons.shape)
+    return Merged([_group(neurons, moving(neurons))], True, *neurons.shape)
 
 
-def merged(neurons: Float[np.ndarray, "width dim+1"], key: Int[np.ndarray, "width"], tolerance: float) -> Merged:
-    """Group neurons of one ``key`` (sides and slides) that are parallel within ``tolerance``."""
-    size = np.linalg.norm(neurons, axis=1)
-    units = neurons / np.where(size > 0, size, 1.0)[:, None]
-    groups: list[Group] = []
-    moving = _moving(neurons)
-    for pattern in np.unique(key[moving]):
-        left = moving[key[moving] == pattern]
-        left = left[np.argsort(-size[left], kind="stable")]
-        found = 0
-        while left.size:
-            if left.size > _MANY and found > _FEW:
-                groups += [Group(left[i : i + 1], np.ones((1, 1)), neurons[left[i : i + 1]]) for i in range(len(left))]
-                break
-            close = np.linalg.norm(units[left] - units[left[0]], axis=1) <= tolerance
-            close[0] = True
-            groups.append(_group(neurons, left[close]))
-            left = left[~close]
-            found += 1
-    return Merged(groups, False, *neurons.shape)
+def of_members(neurons: Float[np.ndarray, "width dim+1"], members: list[Int[np.ndarray, "members"]]) -> Merged:
+    """Groups of these neurons."""
+    return Merged([_group(neurons, some) for some in members], False, *neurons.shape)
 
 
-def _moving(neurons: np.ndarray) -> np.ndarray:
+def alike(
+    neurons: Float[np.ndarray, "width dim+1"],
+    which: Int[np.ndarray, "some"],
+    key: Int[np.ndarray, "width"],
+    tolerance: float,
+) -> list[Int[np.ndarray, "members"]]:
+    """Those of ``which`` that have one ``key`` (sides and slides) and are parallel within ``tolerance``, together."""
+    found: list[np.ndarray] = []
+    for pattern in np.unique(key[which]):
+        found += parallel(neurons, which[key[which] == pattern], tolerance)[0]
+    return found
+
+
+def parallel(
+    neurons: Float[np.ndarray, "width dim+1"], left: Int[np.ndarray, "some"], tolerance: float, light: float = 0.0
+) -> tuple[list[Int[np.ndarray, "members"]], Int[np.ndarray, "left"]]:
+    """Parallel neurons together, the largest one first; and those left when only ``light`` of the sum of squares is."""
+    units = neurons[left]
+    whole = np.abs(units).max(initial=0.0) or 1.0
+    units /= whole
+    squares = np.einsum("hd,hd->h", units, units)
+    units /= np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
+    enough = light * squares.sum()
+    found: list[np.ndarray] = []
+    while left.size and (light == 0 or squares.sum() > enough):
+        if left.size > _MANY and len(found) > _FEW:
+            return found + [left[i : i + 1] for i in range(len(left))], left[:0]
+        leader = int(np.argmax(squares))
+        close = 1 - units @ units[leader] <= 0.5 * tolerance**2
+        close[leader] = False
+        found.append(np.append(left[leader], left[close]))
+        close[leader] = True
+        left, units, squares = left[~close], units[~close], squares[~close]
+    return found, left
+
+
+def moving(neurons: Float[np.ndarray, "width dim+1"]) -> Int[np.ndarray, "some"]:
+    """Neurons that are not zero; others never move."""
     return np.flatnonzero(neurons.any(axis=1))
 
 
@@ -128,7 +209,15 @@ def _group(neurons: np.ndarray, members: np.ndarray) -> Group:
     if len(members) <= 1:
         return Group(members, np.ones((len(members), len(members))), own)
     largest = np.abs(own).max()
-    parts, sizes, rows = np.linalg.svd(own / largest, full_matrices=False)
+    own = own / largest
+    if len(members) > _LARGE:
+        # V from ZᵀZ: projections on it are as good, and far cheaper.
+        rows = np.linalg.eigh(own.T @ own)[1].T[::-1]
+        parts = own @ rows.T
+        sizes = np.linalg.norm(parts, axis=0)
+        parts = parts / np.where(sizes > 0, sizes, 1.0)
+    else:
+        parts, sizes, rows = np.linalg.svd(own, full_matrices=False)
     kept = sizes > _DUST * sizes[0]
     parts, rows = parts[:, kept], (largest * sizes[kept])[:, None] * rows[kept]
     if parts[:, 0].sum() < 0:

@@ -7,6 +7,7 @@ from numba import njit
 from scipy.integrate import DOP853
 
 from biasfree.dynamics.exact._field import rows_of, velocity
+from biasfree.dynamics.exact._forms import velocity_by_form
 
 _A, _B, _E3, _E5 = (np.ascontiguousarray(m) for m in (DOP853.A, DOP853.B, DOP853.E3, DOP853.E5))
 _A_EXTRA, _DENSE = np.ascontiguousarray(DOP853.A_EXTRA), np.ascontiguousarray(DOP853.D)
@@ -27,12 +28,21 @@ def _combine(state, stages, step, weights, count, out):
 
 
 @njit(cache=True)
-def trial(state, stages, step, data, pattern, p, q):
+def _within(state, data, pattern, form, out, p, q):
+    """The velocity inside a step, where p and q are not asked for."""
+    if form.constant.shape[0]:
+        velocity_by_form(state, data, pattern, form, out)
+    else:
+        velocity(state, data, pattern, out, p, q)
+
+
+@njit(cache=True)
+def trial(state, stages, step, data, pattern, form, p, q):
     """The end of a step; stages[0] holds the velocity at its beginning, stages[12] at its end on return."""
     end = np.empty_like(state)
     for s in range(1, STAGES):
         _combine(state, stages, step, _A[s], s, end)
-        velocity(end, data, pattern, stages[s], p, q)
+        _within(end, data, pattern, form, stages[s], p, q)
     last = end.copy()
     _combine(state, stages, step, _B, STAGES, end)
     velocity(end, data, pattern, stages[STAGES], p, q)
@@ -78,41 +88,41 @@ def error_of(state, end, stages, step, limits, active, dim):
 
 
 @njit(cache=True)
-def dense(state, end, stages, step, data, pattern, p, q):
+def dense(state, end, stages, step, data, pattern, form, p, q):
     """Coefficients of the dense output, (7, size)."""
     middle = np.empty_like(state)
     for extra in range(3):
         s = STAGES + 1 + extra
         _combine(state, stages, step, _A_EXTRA[extra], s, middle)
-        velocity(middle, data, pattern, stages[s], p, q)
-    form = np.empty((7, state.shape[0]))
+        _within(middle, data, pattern, form, stages[s], p, q)
+    course = np.empty((7, state.shape[0]))
     for i in range(state.shape[0]):
         change, begin, final = end[i] - state[i], step * stages[0, i], step * stages[STAGES, i]
-        form[0, i] = change
-        form[1, i] = begin - change
-        form[2, i] = 2 * change - begin - final
+        course[0, i] = change
+        course[1, i] = begin - change
+        course[2, i] = 2 * change - begin - final
     for k in range(4):
         for i in range(state.shape[0]):
             total = 0.0
             for j in range(16):
                 total += _DENSE[k, j] * stages[j, i]
-            form[3 + k, i] = step * total
-    return form
+            course[3 + k, i] = step * total
+    return course
 
 
 @njit(cache=True)
-def value_at(form, x):
+def value_at(course, x):
     """The dense polynomial of one quantity, without its value at x = 0."""
     total = 0.0
     for i in range(7):
-        total += form[6 - i]
+        total += course[6 - i]
         total *= x if i % 2 == 0 else 1 - x
     return total
 
 
 @njit(cache=True)
-def state_at(state, form, x):
+def state_at(state, course, x):
     found = np.empty_like(state)
     for i in range(state.shape[0]):
-        found[i] = state[i] + value_at(form[:, i], x)
+        found[i] = state[i] + value_at(course[:, i], x)
     return found

@@ -10,7 +10,7 @@ from biasfree.dynamics.exact._decisions import ON_A_LINE
 from biasfree.dynamics.exact._field import KINDS, Data, pulls
 from biasfree.lines import Lines
 
-_UNFELT = 0.1
+_UNFELT = 0.03
 
 
 def grouped_data(grouped: Lines, dataset: Dataset, slope: float, settings: dict[str, Any]) -> Data:
@@ -77,16 +77,21 @@ def outputs(neurons: np.ndarray, data: Data) -> tuple[np.ndarray, np.ndarray]:
     return lin, even
 
 
+def felt_lines(p: np.ndarray, q: np.ndarray, data: Data, rtol: float) -> np.ndarray:
+    """The lines whose crossing matters: where q_l is more than a small part of what the tolerance lets pass."""
+    count = len(data.directions)
+    return np.flatnonzero(np.abs(q) > _UNFELT * rtol * np.linalg.norm(p @ data.directions) / max(count, 1))
+
+
 def keys_of_sides(neurons: np.ndarray, data: Data, rtol: float) -> np.ndarray:
     """A number for each pattern of sides, on the lines whose crossing matters by now.
 
-    Where q_l is a small part of what the tolerance lets pass, neurons on either side move alike. (While a network on
-    symmetric data is small, that is so for all lines.) Sums of whole numbers are exact in any order.
+    Neurons on either side of another line move alike. (While a network on symmetric data is small, that is so for all
+    lines.) Sums of whole numbers are exact in any order.
     """
-    lines = len(data.directions)
-    p, q = np.empty((2, lines))
+    p, q = np.empty((2, len(data.directions)))
     pulls(*outputs(neurons, data), data, p, q)
-    matters = np.flatnonzero(np.abs(q) > _UNFELT * rtol * np.linalg.norm(p @ data.directions) / max(lines, 1))
+    matters = felt_lines(p, q, data, rtol)
     marks = np.random.default_rng(0).integers(1, 2**40, size=(2, len(matters))).astype(float)
     keys = []
     for part in _chunks(neurons, len(matters)):

@@ -21,6 +21,7 @@ import numpy as np
 from numba import njit
 
 from biasfree.dynamics.exact._field import Pattern, beyond, log_loss, noise_of, raw_pull, rows_of, split, velocity
+from biasfree.dynamics.exact._forms import after_crossing
 from biasfree.dynamics.exact._runge_kutta import STAGES, dense, error_of, state_at, trial, value_at
 
 # Why ``advance`` came back.
@@ -52,15 +53,15 @@ class Log(NamedTuple):
 
 
 @njit(cache=True)
-def _first_root(begin, form, side):
+def _first_root(begin, course, side):
     """The first x at which side·(begin + polynomial) goes below zero; 2 if it never does."""
     low = 0.0
     for k in range(1, _SCAN + 1):
         high = k / _SCAN
-        if side * (begin + value_at(form, high)) < 0:
+        if side * (begin + value_at(course, high)) < 0:
             for _ in range(60):
                 middle = 0.5 * (low + high)
-                if side * (begin + value_at(form, middle)) < 0:
+                if side * (begin + value_at(course, middle)) < 0:
                     high = middle
                 else:
                     low = middle
@@ -184,7 +185,7 @@ def _sizes(state, rows, active, dim):
 
 
 @njit(cache=True)
-def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits, log):
+def advance(state, time, step, stiff, until, quota, saves, data, pattern, form, limits, log):
     """Step until something is to be decided.
 
     Returns:
@@ -230,7 +231,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
         if accepted + rejected >= quota:
             return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
         this = min(step, until - time)
-        end, stiffness = trial(state, stages, this, data, pattern, p, q)
+        end, stiffness = trial(state, stages, this, data, pattern, form, p, q)
         error = error_of(state, end, stages, this, limits, active, dim)
         if not error <= 1.0:
             rejected += 1
@@ -295,7 +296,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
         if crossed > 0 and crossed + found > log.crossed.shape[0]:
             return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
         # The first event, on the dense output.
-        form = dense(state, end, stages, this, data, pattern, p, q)
+        course = dense(state, end, stages, this, data, pattern, form, p, q)
         raw_pull(end_first, end_second, data, pattern, p, q)  # q at the end
         when, why, who, which = 1.0, -1, -1, -1
         roots = np.empty(found)
@@ -306,7 +307,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
             projected = np.zeros(7)
             for c in range(7):
                 for j in range(dim):
-                    projected[c] += form[c, h * dim + j] * data.directions[line, j]
+                    projected[c] += course[c, h * dim + j] * data.directions[line, j]
             root = _first_root(g0[h, line], projected, side)
             roots[k] = root
             if root > 1.0:
@@ -336,21 +337,21 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
                 # w₂ = 0
                 v0 = second[h]
                 if v0 * end_second[h] < 0 or (end_second[h] == 0 and v0 != 0):
-                    root = _first_root(v0, form[:, rows * dim + h].copy(), 1.0 if v0 > 0 else -1.0)
+                    root = _first_root(v0, course[:, rows * dim + h].copy(), 1.0 if v0 > 0 else -1.0)
                     if root <= 1.0 and (root < when or why < 0):
                         when, why, who, which = root, TURNED, h, -1
                 reach = when if why >= 0 else 1.0
-                if not _excess(state_at(state, form, reach), data, pattern, h, p, q) <= 0:
+                if not _excess(state_at(state, course, reach), data, pattern, h, p, q) <= 0:
                     low, high = 0.0, reach
                     for k in range(1, 5):
                         x = reach * k / 4
-                        if not _excess(state_at(state, form, x), data, pattern, h, p, q) <= 0:
+                        if not _excess(state_at(state, course, x), data, pattern, h, p, q) <= 0:
                             high = x
                             break
                         low = x
                     for _ in range(60):
                         x = 0.5 * (low + high)
-                        if not _excess(state_at(state, form, x), data, pattern, h, p, q) <= 0:
+                        if not _excess(state_at(state, course, x), data, pattern, h, p, q) <= 0:
                             high = x
                         else:
                             low = x
@@ -359,11 +360,11 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
                     when, why, who, which = high, FULL, h, -1
         if level_passed or limits.level > -np.inf:
             reach = when if why >= 0 else 1.0
-            if log_loss(state_at(state, form, reach), data, active) <= limits.level:
+            if log_loss(state_at(state, course, reach), data, active) <= limits.level:
                 low, high = 0.0, reach
                 for _ in range(60):
                     x = 0.5 * (low + high)
-                    if log_loss(state_at(state, form, x), data, active) <= limits.level:
+                    if log_loss(state_at(state, course, x), data, active) <= limits.level:
                         high = x
                     else:
                         low = x
@@ -377,7 +378,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
             arrival = until
         while saved < saves.shape[0] and saves[saved] <= arrival:
             x = min(max((saves[saved] - time) / this, 0.0), when)
-            log.saved[saved] = state_at(state, form, x)
+            log.saved[saved] = state_at(state, course, x)
             saved_first, _ = split(log.saved[saved], rows, dim)
             for k in range(found):
                 if passed and roots[k] < x:
@@ -390,10 +391,11 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, limits
                 if roots[k] <= 1.0:
                     h, line = suspects[k, 0], suspects[k, 1]
                     pattern.side[h, line] = -pattern.side[h, line]
+                    after_crossing(form, data, pattern, h, line)
                     log.crossed[crossed, 0], log.crossed[crossed, 1] = h, line
                     log.crossed_at[crossed] = time + roots[k] * this
                     crossed += 1
-        state, time = end if why < 0 else state_at(state, form, when), arrival
+        state, time = end if why < 0 else state_at(state, course, when), arrival
         accepted += 1
         if why >= 0:
             return state, time, step, stiff, why, who, which, accepted, rejected, saved, crossed
