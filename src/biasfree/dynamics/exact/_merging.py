@@ -147,10 +147,10 @@ class Merged:
         groups += [Group(leaving[i : i + 1], np.ones((1, 1)), alone[i : i + 1]) for i in range(len(leaving))]
         return Merged(groups, False, self.width, self.columns)
 
-    def representative(self, row: int) -> tuple[int, int]:
-        """The largest neuron of an active row, and how many it stands for."""
-        group = self.groups[0] if self.linear else self.groups[row]
-        return int(group.members[np.argmax(np.abs(group.parts[:, 0]))]), len(group.members)
+    @functools.cached_property
+    def representatives(self) -> list[int]:
+        """The largest neuron of each group."""
+        return [int(group.members[np.argmax(np.abs(group.parts[:, 0]))]) for group in self.groups]
 
 
 def reduced(neurons: Float[np.ndarray, "width dim+1"]) -> Merged:

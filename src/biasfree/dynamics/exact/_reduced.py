@@ -109,7 +109,7 @@ class Reduced:
             (neuron, line, kind) of the events.
         """
         kept = (self.state.copy(), Pattern(*(part.copy() for part in self.pattern))) if self.riders.size else None
-        judge, neuron = Judge(self.data, self.pattern), self.groups.representative(h)[0]
+        judge, neuron = Judge(self.data, self.pattern), self.groups.representatives[h]
         if met is not None:
             rest = judge.at_origin(self.state, h) and self._passages(neuron) > _PASSAGES
             events = judge.meets(self.state, h, met, rest=rest)

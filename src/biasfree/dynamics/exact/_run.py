@@ -206,7 +206,7 @@ class _Run:
             kept = log.saved[index]
             self._offer(float(saves[index]), net.neurons(kept), float(kept[-1]), net.log_loss(kept), keep=False)
         for index in range(crossed):
-            who = net.groups.representative(int(log.crossed[index, 0]))[0]
+            who = net.groups.representatives[log.crossed[index, 0]]
             self.events.append((float(log.crossed_at[index]), who, int(log.crossed[index, 1]), "cross"))
         if self.missing <= 0 and not recorder.asked:
             self.keep()
