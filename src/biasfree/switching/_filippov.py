@@ -14,14 +14,14 @@ itself on one: either side is a solution. That is a *branch* point; it leaves to
 one if ς = 0.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.linalg import null_space
-from scipy.optimize import lsq_linear
 
-_ROUNDING, _AT_THE_END = 1e-11, 1e-9  # the solver stays a little inside its bounds
+_ROUNDING, _FAR = 1e-11, 1e6
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,19 @@ class Switches:
     kinds: np.ndarray
 
     @classmethod
-    def of(cls, events: list[tuple[float, int, int, str]]) -> "Switches":
-        """The events (time, neuron, line, kind) in order of time."""
-        times, neurons, met, kinds = zip(*sorted(events), strict=True) if events else ((), (), (), ())
-        return cls(
-            np.array(times, dtype=float),
-            np.array(neurons, dtype=int),
-            np.array(met, dtype=int),
-            np.array(kinds, dtype=str),
-        )
+    def of(
+        cls,
+        events: list[tuple[float, int, int, str]],
+        crossings: Sequence[tuple[Float[np.ndarray, "some"], Int[np.ndarray, "some 2"]]] = (),
+    ) -> "Switches":
+        """Events (time, neuron, line, kind), and many crossings (times; neurons and lines), in order of time."""
+        times, neurons, met, kinds = zip(*events, strict=True) if events else ((), (), (), ())
+        time = np.concatenate([np.array(times, dtype=float), *(when for when, _ in crossings)])
+        neuron = np.concatenate([np.array(neurons, dtype=int), *(crossed[:, 0] for _, crossed in crossings)])
+        line = np.concatenate([np.array(met, dtype=int), *(crossed[:, 1] for _, crossed in crossings)])
+        kind = np.concatenate([np.array(kinds, dtype=str), np.full(len(time) - len(events), "cross")])
+        order = np.lexsort((kind, line, neuron, time))
+        return cls(time[order], neuron[order], line[order], kind[order])
 
     def __len__(self) -> int:
         """Number of events."""
@@ -130,21 +134,49 @@ def _least_pull(
     if len(directions) == 1:
         value = -(directions @ rest) / strength
         return np.where(np.abs(value) >= 1 - _ROUNDING, np.sign(value), value)
-    columns = (strength[:, None] * directions).T
-    values = lsq_linear(columns, -rest, bounds=(-1, 1), tol=1e-14).x
-    values = np.where(np.abs(values) >= 1 - _AT_THE_END, np.sign(values), values)
+    values = _in_the_box(directions, strength, rest)
     while (free := np.flatnonzero(np.abs(values) < 1)).size > 1:
-        idle = null_space(columns[:, free])
+        idle = null_space(directions[free].T)
         if not idle.size:
-            # The bounded solver is right to its tolerance; the equations of the free ones are solved exactly.
-            fixed = np.where(np.abs(values) < 1, 0.0, values)
-            exact = np.linalg.lstsq(columns[:, free], -rest - columns @ fixed, rcond=None)[0]
-            values[free] = np.where(np.abs(exact) >= 1 - _ROUNDING, np.sign(exact), exact)
             break
         # Along a direction that changes nothing, up to the first bound.
-        way = idle[:, 0]
+        way = idle[:, 0] / strength[free]
         room = np.where(way != 0, (np.sign(way) - values[free]) / np.where(way != 0, way, 1.0), np.inf)
         first = int(np.argmin(room))
         values[free] += room[first] * way
         values[free[first]] = np.sign(way[first])
     return np.clip(values, -1.0, 1.0)
+
+
+def _in_the_box(directions: np.ndarray, strength: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """The ς in [−1, 1]^m that make ‖rest + Σ ς q d‖ least, by the active-set method: bounds are met exactly.
+
+    Of the variables at a bound one after the other is freed, as long as one wants to move inwards; the free ones go
+    to where their equations hold, or to the first bound on the way.
+    """
+    count = len(strength)
+    values, free = np.zeros(count), np.ones(count, dtype=bool)
+    noise = _ROUNDING * (np.linalg.norm(rest) + np.abs(strength).sum())
+    for _ in range(10 * count + 100):
+        fixed = (values * strength)[~free] @ directions[~free]
+        wanted = np.linalg.lstsq(directions[free].T, -rest - fixed, rcond=None)[0]
+        with np.errstate(over="ignore"):  # lines may be as weak as 1e-300
+            target = np.clip(wanted / strength[free], -_FAR, _FAR)
+        target = np.where(np.abs(np.abs(target) - 1) <= _ROUNDING, np.sign(target), target)
+        step = target - values[free]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(np.abs(target) > 1, (np.sign(step) - values[free]) / step, np.inf)
+        if room.size and room.min() < 1:
+            nearest = int(np.argmin(room))
+            values[free] += room[nearest] * step
+            stopped = np.flatnonzero(free)[nearest]
+            values[stopped], free[stopped] = np.sign(step[nearest]), False
+            continue
+        values[free] = target
+        free &= np.abs(values) < 1
+        outwards = directions @ (rest + (values * strength) @ directions)
+        inwards = np.where(free, 0.0, np.sign(strength) * outwards * values - noise)
+        if inwards.max() <= 0:
+            break
+        free[int(np.argmax(inwards))] = True
+    return values

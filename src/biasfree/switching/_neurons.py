@@ -17,6 +17,8 @@ from biasfree.switching._filippov import Switches, settle
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
 ROUNDING = 1e-13
+_GRAM = 2500  # lines whose products are kept
+_CROSSINGS = 20_000  # from one look at progress to the next
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,14 @@ class Runner:
         drift: Float[np.ndarray, "dim"],
         first: Float[np.ndarray, "width dim"],
         second: Float[np.ndarray, "width"],
+        *,
+        keep: bool = True,
     ) -> None:
-        """Lines d_l with b k_l, κaβ, and the neurons' weights."""
-        self.directions, self.strength, self.drift = directions, strength, drift
+        """Lines d_l with b k_l, κaβ, and the neurons' weights; ``keep`` all stretches for ``segments``."""
+        self.directions, self.strength, self.drift = map(np.ascontiguousarray, (directions, strength, drift))
+        self.keep = keep
+        self._transposed = np.ascontiguousarray(self.directions.T)
+        self._gram = self.directions[: _GRAM if len(directions) <= _GRAM else 0] @ self.directions.T
         width = len(first)
         self.first, self.second, self.log_size = _of_size_one(first, second, np.zeros(width))
         self.time = np.zeros(width)
@@ -140,11 +147,14 @@ class Runner:
         self.open = np.ones(width, dtype=bool)
         self.resting = np.zeros(width, dtype=bool)
         self._events: list[tuple[float, int, int, str]] = []
+        self._crossings: list[tuple[np.ndarray, np.ndarray]] = []  # times; neurons and lines
         self._pieces: list[tuple[np.ndarray, np.ndarray, np.ndarray, Modes]] = []
         for h in np.flatnonzero(self.touching.any(axis=1)):
             self._settle(int(h), np.flatnonzero(self.touching[h]))
         self._events.clear()
         self.modes = self._stretch(np.arange(width))
+        if len(directions):  # the first stretch stays as it is
+            self.modes = replace(self.modes, **{name: getattr(self.modes, name).copy() for name in _PARTS})
 
     def advance_all(self, until: float) -> None:
         """Take every neuron through all its switches before ``until``; may be called again with a later time."""
@@ -153,63 +163,44 @@ class Runner:
             pass
 
     def advance(self, until: float) -> bool:
-        """Move every open neuron to its next switch before ``until``; whether any had one."""
+        """Move every open neuron through some of its switches before ``until``; whether any may have more."""
         neurons = np.flatnonzero(self.open)
-        if not len(self.directions):
+        if not (neurons.size and len(self.directions)):
             self.open[neurons] = False
             return False
-        wait, line = self._next(neurons)
-        moving = np.isfinite(wait) & (self.time[neurons] + wait <= until)
-        self.open[neurons[~moving]] = False
-        neurons, wait, line = neurons[moving], wait[moving], line[moving]
-        if not neurons.size:
-            return False
-        self.first[neurons], self.second[neurons], log_size = self.modes.take(neurons).at(wait)
-        self.log_size[neurons] += log_size
-        self.time[neurons] += wait
-        self.touching[neurons] &= (wait <= 0)[:, None]
-        for h, met in zip(neurons.tolist(), line.tolist(), strict=True):
+        from biasfree.switching import _compiled  # Numba is loaded when it is needed
+
+        state = (self.first, self.second, self.log_size, self.time, self.side, self.sliding, self.touching)
+        size = np.linalg.norm(self.drift) + np.abs(self.strength).sum()
+        dim, room = len(self.drift), _CROSSINGS
+        crossed, when = np.empty((room, 2), dtype=np.int64), np.empty(room)
+        stretches = np.empty((room if self.keep else 0, 5 + 2 * dim))
+        why, met, found = _compiled.follow(
+            neurons, until, (self.directions, self._transposed, self.strength, self.drift, self._gram), state,
+            tuple(getattr(self.modes, name) for name in _PARTS), (ROUNDING, 1e-11, 1 - 1e-11, ROUNDING * size),
+            (crossed, when, stretches),
+        )  # fmt: skip
+        if found:
+            # Copies: the rest of the room is given back.
+            crossed, when, stretches = crossed[:found].copy(), when[:found].copy(), stretches[:found].copy()
+            self._crossings.append((when, crossed))
+        if found and self.keep:
+            log_size, rate, up, down, still = stretches[:, :5].T
+            unit, across = stretches[:, 5 : 5 + dim], stretches[:, 5 + dim :]
+            self._pieces.append((crossed[:, 0], when, log_size, Modes(rate, unit, up, down, across, still)))
+        self.open[neurons[why == _compiled.DONE]] = False
+        stopped = why == _compiled.MET
+        for h, line in zip(neurons[stopped].tolist(), met[stopped].tolist(), strict=True):
             if np.linalg.norm(self.first[h]) <= 1e3 * ROUNDING * abs(self.second[h]):
                 self._pass_origin(h)
-            elif met < 0:
+            elif line < 0:
                 self.second[h] = 0.0
                 self._settle(h, np.zeros(0, dtype=int), self.first[h] @ self.modes.unit[h])
             else:
-                # Exactly on the surface, so that its root at E = 1 is known to be one.
-                self.first[h] -= (self.first[h] @ self.directions[met]) * self.directions[met]
-                self._settle(h, np.array([met]))
-        self._refresh(neurons)
+                self._settle(h, np.array([line]))
+        if stopped.any():
+            self.modes.put(neurons[stopped], self._stretch(neurons[stopped]))
         return True
-
-    def _next(self, neurons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Time to each neuron's next switch and its line; line −1 is w₂ = 0 while sliding, time inf is none."""
-        first, second = self.first[neurons], self.second[neurons]
-        modes = self.modes.take(neurons)
-        rate, up, down = modes.rate, modes.up, modes.down
-        along = modes.unit @ self.directions.T
-        side, free = self.side[neurons], ~self.sliding[neurons]
-        touching = self.touching[neurons]
-        wait = np.full(along.shape, np.inf)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            quadratic, linear, constant = along * up[:, None], modes.across @ self.directions.T, along * down[:, None]
-            root = np.sqrt(linear**2 - 4 * quadratic * constant)
-            # The pair of roots without cancellation.
-            half = -0.5 * (linear + np.where(linear >= 0, 1.0, -1.0) * root)
-            other = (down / up)[:, None]
-            for growth in (np.where(touching, other, half / quadratic), np.where(touching, np.nan, constant / half)):
-                # It must be moving out of its side there; else it only touches the surface.
-                leaving = side * along * (up[:, None] * growth - down[:, None] / growth) < 0
-                sound = free & leaving & np.isfinite(growth) & (growth > 1)
-                wait = np.minimum(wait, np.where(sound, np.log(growth) / rate[:, None], np.inf))
-            # On the surface to rounding and pushed through it: a switch that coincides with the last one.
-            pressed = np.abs(first @ self.directions.T) <= ROUNDING * np.linalg.norm(first, axis=1)[:, None]
-            pressed &= free & ~touching & (side * along * second[:, None] < 0)
-            wait[pressed] = 0.0
-            # w₂ = 0 at E² = B/A; only a sliding neuron is concerned.
-            turn = np.where(self.sliding[neurons].any(axis=1) & (down / up > 1), 0.5 * np.log(down / up) / rate, np.inf)
-        line = wait.argmin(axis=1) if wait.shape[1] else np.zeros(len(neurons), dtype=int)
-        soonest = wait.min(axis=1, initial=np.inf)
-        return np.minimum(soonest, turn), np.where(turn < soonest, -1, line)
 
     def _settle(self, h: int, met: np.ndarray, ahead: float = 1.0) -> None:
         """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule.
@@ -254,20 +245,16 @@ class Runner:
             size = np.linalg.norm(self.drift) + np.abs(self.strength).sum()
             pull[_lengths(pull) <= ROUNDING * size] = 0.0
         modes = Modes.of(self.first[neurons], self.second[neurons], pull)
-        self._pieces.append((neurons, self.time[neurons], self.log_size[neurons], modes))
+        if self.keep:
+            self._pieces.append((neurons, self.time[neurons], self.log_size[neurons], modes))
         return modes
-
-    def _refresh(self, neurons: np.ndarray) -> None:
-        if len(self._pieces) == 1:  # which stays as it is
-            self.modes = replace(self.modes, **{name: getattr(self.modes, name).copy() for name in _PARTS})
-        self.modes.put(neurons, self._stretch(neurons))
 
     def _log(self, neuron: int, line: int, kind: str) -> None:
         self._events.append((float(self.time[neuron]), neuron, line, kind))
 
     def switches(self) -> Switches:
         """The events in order of time."""
-        return Switches.of(self._events)
+        return Switches.of(self._events, self._crossings)
 
     def segments(self) -> Segments:
         """All stretches, by neuron and time."""

@@ -27,6 +27,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from biasfree.switching._compiled import solved
+
 SQUARE, LOGISTIC, EXPONENTIAL = 0, 1, 2
 KINDS = {"square": SQUARE, "logistic": LOGISTIC, "exponential": EXPONENTIAL}
 
@@ -241,29 +243,7 @@ def sliding_sides(h, pull, q, data, pattern):
             for j in range(one.shape[0]):
                 matrix[i, k] += one[j] * other[j]
             matrix[i, k] *= q[pattern.held[h, k]]
-    # Elimination with row pivots: the systems are tiny, and a call of LAPACK would cost more, to compile above all.
-    for i in range(count):
-        best = i
-        for k in range(i + 1, count):
-            if abs(matrix[k, i]) > abs(matrix[best, i]):
-                best = k
-        if matrix[best, i] == 0:
-            for k in range(count):
-                right[k] = np.inf
-            return right
-        for k in range(count):
-            matrix[i, k], matrix[best, k] = matrix[best, k], matrix[i, k]
-        right[i], right[best] = right[best], right[i]
-        for k in range(i + 1, count):
-            factor = matrix[k, i] / matrix[i, i]
-            for j in range(i, count):
-                matrix[k, j] -= factor * matrix[i, j]
-            right[k] -= factor * right[i]
-    for i in range(count - 1, -1, -1):
-        for k in range(i + 1, count):
-            right[i] -= matrix[i, k] * right[k]
-        right[i] /= matrix[i, i]
-    return right
+    return solved(matrix, right)
 
 
 @njit(cache=True)

@@ -1,0 +1,76 @@
+"""How negligible neurons meet lines: Filippov's rule and the compiled crossings."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import biasfree as bf
+from biasfree import Network, theory
+from biasfree.switching._compiled import solved
+from biasfree.switching._filippov import _least_pull
+
+
+@given(st.integers(0, 10_000), st.floats(-6, 0), st.floats(-4, 0))
+def test_least_pull_is_a_minimum(seed: int, smaller: float, spread: float) -> None:
+    """Conditions of Karush, Kuhn and Tucker, also where the lines are far weaker than the rest of c."""
+    rng = np.random.default_rng(seed)
+    count, dim = rng.integers(1, 6), rng.integers(2, 12)
+    directions = rng.normal(size=(count, dim))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    strength = 10**smaller * rng.normal(size=count) * 10 ** (spread * rng.random(count))
+    rest = rng.choice([0.1, 1.0]) * rng.normal(size=dim)
+    # Most such lines are crossed; a rest that is nearly across them makes them slid on.
+    along = np.linalg.lstsq(directions.T, rest, rcond=None)[0] @ directions
+    rest -= (1 - 10**smaller) * along
+    sides = _least_pull(directions, strength, rest)
+    slope = strength * (directions @ (rest + (sides * strength) @ directions))
+    noise = 1e-10 * np.abs(strength) * (np.linalg.norm(rest) + np.abs(strength).sum())
+    assert (np.abs(sides) <= 1).all()
+    inside = np.abs(sides) < 1
+    assert (np.abs(slope[inside]) <= noise[inside]).all()
+    assert (slope[~inside] * sides[~inside] <= noise[~inside]).all()
+
+
+def test_lines_slid_on_are_independent() -> None:
+    """Of three lines in a plane, a neuron held at the origin of it slides on two at most."""
+    directions = np.array([[1.0, 0.0], [0.0, 1.0], [np.sqrt(0.5), np.sqrt(0.5)]])
+    sides = _least_pull(directions, np.full(3, -1.0), np.array([0.1, 0.2]))
+    assert np.sum(np.abs(sides) < 1) <= 2
+    np.testing.assert_allclose([0.1, 0.2] - sides @ directions, 0.0, atol=1e-14)
+
+
+def test_small_systems() -> None:
+    rng = np.random.default_rng(0)
+    for count in range(5):
+        matrix, right = rng.normal(size=(count, count)), rng.normal(size=count)
+        np.testing.assert_allclose(solved(matrix.copy(), right.copy()), np.linalg.solve(matrix, right), rtol=1e-9)
+    assert np.isinf(solved(np.zeros((2, 2)), np.ones(2))).all()
+
+
+@pytest.mark.parametrize("samples", [300, 2600])  # with the products of all lines at hand, and without
+def test_crowded_lines_against_small_steps(samples: int) -> None:
+    """Hundreds of crossings and slides per neuron, beside ẇ = w₂c, ẇ₂ = cᵀw by the midpoint rule."""
+    rng = np.random.default_rng(1)
+    inputs = rng.normal(size=(samples, 4))
+    data = bf.Dataset(inputs, np.sin(2 * inputs[:, 0]) + np.abs(inputs[:, 1]))
+    start = Network.init([4, 6, 1], 0.0, 1e-6, 0)
+    until, steps = 6.0, 20_000 if samples == 300 else 4000
+    flow = theory.early_flow(start, data, until=until)
+    assert np.sum(flow.switches.kinds == "cross") > 100 * samples / 300
+
+    def velocity(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        active = inputs @ first.T > 0
+        pull = (active * data.targets[:, None]).T @ inputs / samples
+        return second[:, None] * pull, np.einsum("hd,hd->h", pull, first)
+
+    first, second = np.asarray(start.weights[0]), np.asarray(start.weights[1])[0]
+    step = until / steps
+    for _ in range(steps):
+        one, two = velocity(first, second)
+        one, two = velocity(first + 0.5 * step * one, second + 0.5 * step * two)
+        first, second = first + step * one, second + step * two
+    found = flow.at(until)
+    size = np.linalg.norm(first, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.asarray(found.weights[0]) / size, first / size, atol=2e-3)
+    np.testing.assert_allclose(np.asarray(found.weights[1])[0] / size[:, 0], second / size[:, 0], atol=2e-3)
