@@ -28,7 +28,7 @@ from biasfree.lines import lines
 from biasfree.networks import Network
 
 METHODS = ("auto", "exact", *_stepper.SOLVERS)
-_CROSSINGS = 20_000  # lines × neurons up to which every crossing is met
+_CROSSINGS = 10_000  # lines × neurons up to which every crossing is met
 _REACH = 300  # steps that the closed form may stand for at first
 _PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
 

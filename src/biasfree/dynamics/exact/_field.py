@@ -17,8 +17,8 @@ Neurons that have merged are one row; rows after the first ``active`` ones are *
 merged neurons, which follow the same linear equation ż = [[0, c], [cᵀ, 0]]z as their owner and are not seen by the
 output.
 
-Numba rather than JAX: one compilation serves all shapes (JAX takes seconds for each number of neurons, which merging
-changes all the time), it is kept on disk, and a call costs a microsecond.
+Numba rather than JAX, as measured (``docs/exact.md``): one compilation serves all shapes, which merging changes from
+time to time, and a call from Python costs microseconds.
 """
 
 import math

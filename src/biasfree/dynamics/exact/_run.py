@@ -22,7 +22,6 @@ from biasfree.networks import Network
 from biasfree.switching import Switches
 
 _THREADS = ThreadpoolController()
-_STAGES = 12
 _QUOTA, _SAVES, _MERGE_EVERY, _MERGE_SOON = 200, 64, 25, 8
 _SAFETY = 0.3  # part of rtol that a step may spend
 _UNRESOLVED = -1e9
@@ -30,6 +29,7 @@ _DECISIONS = 3000
 _PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
 _MANY_GROUPS = 200
 _FLOOD = 1000  # events without a step of time among them
+_CROWDED, _NOT_AGAIN = 8.0, 20  # events to a step from which steps are short; steps to wait after one was too long
 
 
 @dataclass
@@ -67,7 +67,7 @@ def _integrate(run: "_Run", settings: dict[str, Any], progress: ProgressCallback
         run.keep(force=True)
         run.end("interrupted", f"interrupted at {run.axis} = {run.time:.6g}; all until then is kept.")
     assert run.status is not None
-    counts = Counts(_STAGES * (run.accepted + run.rejected), run.accepted, run.rejected)
+    counts = Counts(run.evaluations, run.accepted, run.rejected)
     return Outcome(run.recorder, counts, run.told(), Switches.of(run.events))
 
 
@@ -84,6 +84,7 @@ class _Run:
     accepted: int = 0
     rejected: int = 0
     decided: int = 0
+    evaluations: int = 0
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -115,6 +116,7 @@ class _Run:
         self.since_merge, self.wait_merge, self.still, self.next_late = 0, self._soonest_merge, 0, 0
         self.next_look, self.late, self.length, self.stiff = 1, False, 0.0, 0
         self.symmetric = settings["loss"] == "square" and grouped.pairs_up(np.asarray(self.dataset.targets))
+        self.gap, self.last_event, self.next_short = math.inf, self.time, 0
         self.missing = self.recorder.steps_to_next
         if self.status is None and self.time >= self.until:
             self._finish()
@@ -186,22 +188,32 @@ class _Run:
             np.empty((min(len(saves), _SAVES), len(net.state))),
             np.empty((net.pattern.side.size + 16, 2), dtype=np.int64),
             np.empty(net.pattern.side.size + 16),
+            np.zeros(1, dtype=np.int64),
         )
         began = self.time
         if net.data.by_loss:
             # Residuals are e^{−m}/L: what counts is a margin's own error, not its relative one.
             self.limits = self.limits._replace(rtol=_SAFETY * self.settings["rtol"] / max(1.0, -net.log_loss()))
+        # Steps of a few events' distance, where that is far below the step that accuracy allows.
+        dense = _CROWDED * self.gap < self.step and self.accepted >= self.next_short
+        reach = 2.5 * self.gap if dense else 0.0
         limits = self.limits._replace(watch=self._may_be_late and self.accepted >= self.next_late)
-        state, time, step, self.stiff, why, neuron, line, accepted, rejected, saved, crossed = _steps.advance(
-            net.state, self.time, self.step, self.stiff, end, quota, saves, net.data, net.pattern,
+        state, time, step, self.stiff, left, why, neuron, line, accepted, rejected, saved, crossed = _steps.advance(
+            net.state, self.time, self.step, self.stiff, reach, end, quota, saves, net.data, net.pattern,
             net.form(), limits, log,
         )  # fmt: skip
+        self.evaluations += int(log.spent[0])
+        if reach > 0 and left == 0:
+            self.next_short = self.accepted + _NOT_AGAIN
         net.state, self.time, self.step = state, float(time), float(step)
         self.accepted += accepted
         self.rejected += rejected
         self.missing -= accepted
         self.since_merge += accepted
         self.still = 0 if time > began * (1 + 1e-14) else self.still + 1
+        if why in (_steps.MET, _steps.FULL, _steps.TURNED) and self.time > self.last_event:
+            since = self.time - self.last_event
+            self.gap, self.last_event = since if self.gap == math.inf else 0.7 * self.gap + 0.3 * since, self.time
         for index in range(saved):
             kept = log.saved[index]
             self._offer(float(saves[index]), net.neurons(kept), float(kept[-1]), net.log_loss(kept), keep=False)
@@ -282,11 +294,13 @@ class _Run:
                 return
             self.length = length
             step = Step.of(self.net.state, self.net.data, self.net.pattern, 1e-3 * self.settings["rtol"])
+            self.evaluations += 1 + len(step.index)
             if self._rests(step):
                 return
             for _ in range(10):
                 length = min(length, step.longest(), self.until - self.time)
                 error = step.try_length(length, rtol, atol)
+                self.evaluations += 2
                 if error <= 1:
                     break
                 self.rejected += 1
@@ -326,15 +340,17 @@ class _Run:
     def _settle_pushed(self) -> None:
         """Decide for neurons that are on a surface and pushed through it now."""
         net = self.net
-        log = _steps.Log(np.empty((0, len(net.state))), np.empty((0, 2), dtype=np.int64), np.empty(0))
+        log = _steps.Log(
+            np.empty((0, len(net.state))), np.empty((0, 2), dtype=np.int64), np.empty(0), np.zeros(1, dtype=np.int64)
+        )
         for _ in range(_FLOOD):
             found = _steps.advance(
-                net.state, self.time, self.step, 0, self.until, 0, np.zeros(0), net.data, net.pattern, net.form(),
+                net.state, self.time, self.step, 0, 0.0, self.until, 0, np.zeros(0), net.data, net.pattern, net.form(),
                 self.limits, log,
             )  # fmt: skip
-            if found[4] != _steps.MET:
+            if found[5] != _steps.MET:
                 return
-            self._decide(int(found[5]), np.array([found[6]]))
+            self._decide(int(found[6]), np.array([found[7]]))
 
     def _look_for_rest(self) -> None:
         self.next_look = self.accepted + 5 + self.accepted // 10

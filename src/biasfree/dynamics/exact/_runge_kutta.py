@@ -1,4 +1,9 @@
-"""One step of the Runge–Kutta method of order 8 by Dormand and Prince, its error, and its dense output."""
+"""One step of the Runge–Kutta method of order 8 by Dormand and Prince, its error, and its dense output.
+
+Where events follow each other far more closely than its steps are long, most of the twelve stages would be spent on
+what lies beyond the next event. A **short** step is one of Bogacki and Shampine's method of order 3 instead, three
+stages, with the cubic through both ends' values and velocities for its dense output.
+"""
 
 import math
 
@@ -12,6 +17,9 @@ from biasfree.dynamics.exact._forms import velocity_by_form
 _A, _B, _E3, _E5 = (np.ascontiguousarray(m) for m in (DOP853.A, DOP853.B, DOP853.E3, DOP853.E5))
 _A_EXTRA, _DENSE = np.ascontiguousarray(DOP853.A_EXTRA), np.ascontiguousarray(DOP853.D)
 STAGES = 12
+_SHORT = np.array([[0.5, 0.0, 0.0], [0.0, 0.75, 0.0], [2 / 9, 1 / 3, 4 / 9]])
+_SHORT_ERROR = np.zeros(STAGES + 1)
+_SHORT_ERROR[[0, 1, 2, STAGES]] = -5 / 72, 1 / 12, 1 / 9, -1 / 8
 
 
 @njit(cache=True)
@@ -55,8 +63,20 @@ def trial(state, stages, step, data, pattern, form, p, q):
 
 
 @njit(cache=True)
-def error_of(state, end, stages, step, limits, active, dim):
-    """Largest error of a neuron in units of its tolerance, by the method's two embedded estimates."""
+def short_trial(state, stages, step, data, pattern, form, p, q):
+    """The end of a short step; stages[12] holds the velocity there on return."""
+    end = np.empty_like(state)
+    for s in range(1, 3):
+        _combine(state, stages, step, _SHORT[s - 1], s, end)
+        _within(end, data, pattern, form, stages[s], p, q)
+    _combine(state, stages, step, _SHORT[2], 3, end)
+    velocity(end, data, pattern, stages[STAGES], p, q)
+    return end
+
+
+@njit(cache=True)
+def error_of(state, end, stages, step, limits, active, dim, short):
+    """Largest error of a neuron in units of its tolerance: by two embedded estimates, or a short step's one."""
     rows = rows_of(state, dim)
     fifth, third, size = np.zeros(active + 1), np.zeros(active + 1), np.zeros(active + 1)
     last = state.shape[0] - 1
@@ -68,8 +88,11 @@ def error_of(state, end, stages, step, limits, active, dim):
             continue
         e5, e3 = 0.0, 0.0
         for j in range(STAGES + 1):
-            e5 += _E5[j] * stages[j, i]
-            e3 += _E3[j] * stages[j, i]
+            if short:
+                e5 += _SHORT_ERROR[j] * stages[j, i]
+            else:
+                e5 += _E5[j] * stages[j, i]
+                e3 += _E3[j] * stages[j, i]
         fifth[h] += e5 * e5
         third[h] += e3 * e3
         size[h] += max(state[i] ** 2, end[i] ** 2)
@@ -88,19 +111,21 @@ def error_of(state, end, stages, step, limits, active, dim):
 
 
 @njit(cache=True)
-def dense(state, end, stages, step, data, pattern, form, p, q):
+def dense(state, end, stages, step, data, pattern, form, p, q, short):
     """Coefficients of the dense output, (7, size)."""
-    middle = np.empty_like(state)
-    for extra in range(3):
-        s = STAGES + 1 + extra
-        _combine(state, stages, step, _A_EXTRA[extra], s, middle)
-        _within(middle, data, pattern, form, stages[s], p, q)
-    course = np.empty((7, state.shape[0]))
+    course = np.zeros((7, state.shape[0]))
     for i in range(state.shape[0]):
         change, begin, final = end[i] - state[i], step * stages[0, i], step * stages[STAGES, i]
         course[0, i] = change
         course[1, i] = begin - change
         course[2, i] = 2 * change - begin - final
+    if short:
+        return course
+    middle = np.empty_like(state)
+    for extra in range(3):
+        s = STAGES + 1 + extra
+        _combine(state, stages, step, _A_EXTRA[extra], s, middle)
+        _within(middle, data, pattern, form, stages[s], p, q)
     for k in range(4):
         for i in range(state.shape[0]):
             total = 0.0

@@ -22,7 +22,7 @@ from numba import njit
 
 from biasfree.dynamics.exact._field import Pattern, beyond, log_loss, noise_of, raw_pull, rows_of, split, velocity
 from biasfree.dynamics.exact._forms import after_crossing
-from biasfree.dynamics.exact._runge_kutta import STAGES, dense, error_of, state_at, trial, value_at
+from biasfree.dynamics.exact._runge_kutta import STAGES, dense, error_of, short_trial, state_at, trial, value_at
 
 # Why ``advance`` came back.
 REACHED, PAUSED, MET, FULL, TURNED, LEVEL, FAILED, STIFF, PARTED = range(9)
@@ -50,6 +50,7 @@ class Log(NamedTuple):
     saved: np.ndarray  # states at the times asked for, (room, size)
     crossed: np.ndarray  # neuron and line of negligible crossings, (room, 2)
     crossed_at: np.ndarray
+    spent: np.ndarray  # evaluations, (1,)
 
 
 @njit(cache=True)
@@ -185,12 +186,16 @@ def _sizes(state, rows, active, dim):
 
 
 @njit(cache=True)
-def advance(state, time, step, stiff, until, quota, saves, data, pattern, form, limits, log):
+def advance(state, time, step, stiff, reach, until, quota, saves, data, pattern, form, limits, log):
     """Step until something is to be decided.
 
+    Args that are not plain:
+        stiff: counts the steps held by stability, less those that were not, from call to call.
+        reach: take short steps, of this length at first; 0 for none. Their error counts in proportion to their length,
+            since there are so many; if one is too large they are given up, and 0 comes back.
+
     Returns:
-        state, time, step, stiff, why, neuron, line, accepted, rejected, saved, crossed; ``stiff`` counts the steps held
-        by stability, less those that were not, from call to call.
+        state, time, step, stiff, reach, why, neuron, line, accepted, rejected, saved, crossed.
     """
     dim = data.directions.shape[1]
     active, lines = pattern.side.shape
@@ -206,13 +211,13 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, form, 
     sizes = _sizes(state, rows, active, dim)
     while True:
         if time >= until:
-            return state, time, step, stiff, REACHED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, reach, REACHED, -1, -1, accepted, rejected, saved, crossed
         if accepted > 0 and fresh and parted(state, pattern, dim, limits.apart):
-            return state, time, step, stiff, PARTED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, reach, PARTED, -1, -1, accepted, rejected, saved, crossed
         if stiff >= _STIFF and limits.watch:
-            return state, time, step, stiff, STIFF, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, reach, STIFF, -1, -1, accepted, rejected, saved, crossed
         if saved >= log.saved.shape[0] > 0:
-            return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, reach, PAUSED, -1, -1, accepted, rejected, saved, crossed
         # On a surface to rounding and pushed through it.
         if data.b != 0 and fresh:
             fresh = False
@@ -227,23 +232,35 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, form, 
                         side * slope0[h, line]
                         < -abs(second[h]) * (noise_of(line, p, q, data) + tiny_pull) - 1e-3 * sizes[h] * tiny_pull
                     ):
-                        return state, time, step, stiff, MET, h, line, accepted, rejected, saved, crossed
+                        return state, time, step, stiff, reach, MET, h, line, accepted, rejected, saved, crossed
         if accepted + rejected >= quota:
-            return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, reach, PAUSED, -1, -1, accepted, rejected, saved, crossed
+        short = 0 < reach < 0.5 * step
         this = min(step, until - time)
-        end, stiffness = trial(state, stages, this, data, pattern, form, p, q)
-        error = error_of(state, end, stages, this, limits, active, dim)
+        if short:
+            this = min(this, reach)
+            end, stiffness = short_trial(state, stages, this, data, pattern, form, p, q), 0.0
+            log.spent[0] += 3
+            if not error_of(state, end, stages, this, limits, active, dim, True) <= this / step:
+                rejected += 1
+                reach = 0.0
+                continue
+            error = 1.0
+        else:
+            end, stiffness = trial(state, stages, this, data, pattern, form, p, q)
+            log.spent[0] += STAGES
+            error = error_of(state, end, stages, this, limits, active, dim, False)
         if not error <= 1.0:
             rejected += 1
             stiff += 3  # at the edge of stability every second or third step fails
             shrink = 0.1 if not error < 1e10 else max(0.2, 0.9 * error ** (-1 / 8))
             step = this * shrink
             if not step > 1e-15 * time + tiny:
-                return state, time, step, stiff, FAILED, -1, -1, accepted, rejected, saved, crossed
+                return state, time, step, stiff, reach, FAILED, -1, -1, accepted, rejected, saved, crossed
             continue
         if stiffness > _BOUNDARY:
             stiff += 1
-        else:
+        elif not short:
             stiff = max(0, stiff - 1)
         grow = 10.0 if error < 1e-12 else min(10.0, max(0.3, 0.9 * error ** (-1 / 8)))
         g1 = _products(end, data, active)
@@ -291,12 +308,13 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, form, 
             stages[0] = stages[STAGES]
             fresh = True
             accepted += 1
+            reach *= 1.5
             step = max(step, this) if this < step else this * grow
             continue
         if crossed > 0 and crossed + found > log.crossed.shape[0]:
-            return state, time, step, stiff, PAUSED, -1, -1, accepted, rejected, saved, crossed
+            return state, time, step, stiff, reach, PAUSED, -1, -1, accepted, rejected, saved, crossed
         # The first event, on the dense output.
-        course = dense(state, end, stages, this, data, pattern, form, p, q)
+        course = dense(state, end, stages, this, data, pattern, form, p, q, short)
         raw_pull(end_first, end_second, data, pattern, p, q)  # q at the end
         when, why, who, which = 1.0, -1, -1, -1
         roots = np.empty(found)
@@ -398,7 +416,7 @@ def advance(state, time, step, stiff, until, quota, saves, data, pattern, form, 
         state, time = end if why < 0 else state_at(state, course, when), arrival
         accepted += 1
         if why >= 0:
-            return state, time, step, stiff, why, who, which, accepted, rejected, saved, crossed
+            return state, time, step, stiff, reach, why, who, which, accepted, rejected, saved, crossed
         velocity(state, data, pattern, stages[0], p, q)
         q0 = q.copy()
         g0 = _products(state, data, active)
