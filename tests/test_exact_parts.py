@@ -7,11 +7,11 @@ import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics.exact import _reduced
 from biasfree.dynamics.exact._decisions import empty_pattern
-from biasfree.dynamics.exact._early import early_phase
+from biasfree.dynamics.exact._early import early_phase, spectral_norm
 from biasfree.dynamics.exact._field import velocity
 from biasfree.dynamics.exact._forms import after_crossing, form_of, velocity_by_form
 from biasfree.dynamics.exact._merging import alike, of_members, parallel
-from biasfree.dynamics.exact._samples import grouped_data, spectral_norm
+from biasfree.dynamics.exact._samples import grouped_data
 from biasfree.lines import lines
 
 SETTINGS = {"loss": "square", "rtol": 1e-6, "weight_decay": 0.01, "clock": "time"}

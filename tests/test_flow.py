@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import biasfree as bf
-from biasfree import Network, Stop, datasets
-from biasfree.dynamics import _descent, _flow, _stepper
+from biasfree import Network, Stop, datasets, theory
+from biasfree.dynamics import _descent, _field, _flow, _stepper
 
 XOR = datasets.xor()
 GAUSS = datasets.symmetric_gaussian(dim=3, pairs=20, target="linear_plus_sine", seed=3)
@@ -373,3 +373,70 @@ def test_networks_that_do_not_fit_the_data() -> None:
         bf.gradient_flow(Network.init([3, 4, 2], 0.0, 0.1, 0), GAUSS, until=1)
     with pytest.raises(ValueError, match="at least one step"):
         bf.descent_gap(Network.init([3, 4, 1], 0.0, 0.1, 0), GAUSS, learning_rate=1.0, until=0.1)
+
+
+class TestEarlyJump:
+    """Two-layer networks of negligible output leave the adaptive steps for the closed form."""
+
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(120, 4))
+    data = bf.Dataset(inputs, inputs @ [1.0, -1.0, 0.5, 0.0] + np.abs(inputs[:, 1]))
+
+    def test_generic_data_against_a_tight_run(self) -> None:
+        """The closed form neglects a fifth of rtol: it is not seen beside the steps' own errors."""
+        start = Network.init([4, 60, 1], 0.0, 1e-30, 0)
+        rate = float(theory.early_flow(start, self.data).rate.max())
+        until = math.log(1e30) / rate + 4
+        run = bf.gradient_flow(start, self.data, until=until, save=10, method="bosh3", rtol=1e-6)
+        tight = bf.gradient_flow(start, self.data, until=until, save=10, method="exact", rtol=1e-9)
+        assert "is in closed form" in run.status.message
+        assert tight.losses[-1] < 0.5 * tight.losses[0]
+        np.testing.assert_allclose(run.losses, tight.losses, atol=2e-5 * tight.losses[0])
+        assert run.energy_gap < 1e-3
+
+    def test_a_tiny_start_costs_hardly_more(self) -> None:
+        counts = []
+        for scale in (1e-8, 1e-100):
+            start = Network.init([4, 60, 1], 0.0, scale, 0)
+            rate = float(theory.early_flow(start, self.data).rate.max())
+            run = bf.gradient_flow(
+                start, self.data, until=3 - math.log(scale) / rate, save=10, method="bosh3", rtol=1e-5
+            )
+            counts.append(run.counts.evaluations)
+        assert counts[1] < 1.5 * counts[0]
+
+    def test_symmetric_data_leap_at_once(self) -> None:
+        data = datasets.symmetric_gaussian(dim=4, pairs=60, target="linear", seed=0)
+        start = Network.init([4, 60, 1], 0.3, 1e-12, 0)
+        run, exact = (bf.gradient_flow(start, data, until=40, save=20, method=m) for m in ("tsit5", "exact"))
+        assert "from t = 0 to" in run.status.message
+        np.testing.assert_allclose(run.losses, exact.losses, atol=1e-5)
+
+    def test_a_start_that_is_not_small_does_not_leap(self) -> None:
+        run = bf.gradient_flow(Network.init([4, 60, 1], 0.0, 1.0, 0), self.data, until=1.0, method="bosh3")
+        assert "closed form" not in run.status.message
+
+
+class TestMomentsOfLinearNetworks:
+    """Deep linear networks are integrated on dim + 1 samples."""
+
+    def test_as_on_all_samples(self) -> None:
+        rng = np.random.default_rng(2)
+        inputs = rng.normal(size=(50, 3))
+        data = bf.Dataset(inputs, np.column_stack([inputs @ [1.0, 2.0, 0.0], np.sin(inputs[:, 0])]))
+        start = Network.init([3, 4, 4, 2], 1.0, 0.3, 0)
+        whole = _field.problem(start, data, "square", 0.1)
+        few = _field.by_moments(whole, start, "square")
+        assert few.inputs.shape == (4, 3)
+        kind = _field.Kind("square", start.architecture)
+        for one, other in zip(
+            _field.velocity(start.weights, whole, kind), _field.velocity(start.weights, few, kind), strict=True
+        ):
+            np.testing.assert_allclose(one, other, atol=1e-14)
+        losses = [float(_field.log_loss(start.weights, p, kind)) for p in (whole, few)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-13)
+
+    def test_not_for_relu_networks(self) -> None:
+        start = Network.init([4, 3, 1], 0.2, 0.3, 0)
+        whole = _field.problem(start, TestEarlyJump.data, "square", 0.0)
+        assert _field.by_moments(whole, start, "square") is whole

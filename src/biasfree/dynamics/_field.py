@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from biasfree import losses
 from biasfree.datasets import Dataset
+from biasfree.dynamics._moments import Moments
 from biasfree.networks import Architecture, Network, forward, hidden_layers
 
 Weights = tuple[Float[Array, "out in"], ...]
@@ -60,6 +61,15 @@ def problem(network: Network, dataset: Dataset, loss: str, weight_decay: float) 
         jnp.asarray(network.slope, dtype=float),
         jnp.asarray(weight_decay, dtype=float),
     )
+
+
+def by_moments(whole: Problem, network: Network, loss: str) -> Problem:
+    """What a linear network under square loss needs of a problem: its moments, in place of more samples than that."""
+    samples, dim = whole.inputs.shape
+    if not network.is_linear or loss != "square" or samples <= dim + 1:
+        return whole
+    inputs, targets = Moments.of(np.asarray(whole.inputs), np.asarray(whole.targets).T).samples()
+    return whole._replace(inputs=jnp.asarray(inputs), targets=jnp.asarray(targets.T))
 
 
 def log_loss(weights: Weights, problem: Problem, kind: Kind) -> Float[Array, ""]:

@@ -140,3 +140,8 @@ def early_phase(
         for t, h, line, kind in zip(table.times, table.neurons, table.lines, table.kinds, strict=True)
     ]
     return Early(time, events, runner.segments(), decay, len(neurons))
+
+
+def spectral_norm(inputs: np.ndarray) -> float:
+    """The largest eigenvalue of ⟨xxᵀ⟩."""
+    return float(np.linalg.norm(inputs.T @ inputs, 2)) / len(inputs)

@@ -12,11 +12,11 @@ from biasfree.dynamics._recorder import Recorder
 from biasfree.dynamics._settings import Progress, ProgressCallback, Status, axis
 from biasfree.dynamics._trajectory import Counts
 from biasfree.dynamics.exact import _steps
-from biasfree.dynamics.exact._early import early_phase
+from biasfree.dynamics.exact._early import early_phase, spectral_norm
 from biasfree.dynamics.exact._field import Data, log_loss_of
 from biasfree.dynamics.exact._late import LARGEST, Step, first_event
 from biasfree.dynamics.exact._reduced import Reduced
-from biasfree.dynamics.exact._samples import by_moments, grouped_data, outputs, spectral_norm
+from biasfree.dynamics.exact._samples import by_moments, grouped_data, outputs
 from biasfree.lines import Lines, lines
 from biasfree.networks import Network
 from biasfree.switching import Switches

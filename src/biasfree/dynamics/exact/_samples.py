@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from biasfree.datasets import Dataset
+from biasfree.dynamics._moments import Moments
 from biasfree.dynamics.exact._decisions import ON_A_LINE
 from biasfree.dynamics.exact._field import KINDS, Data, pulls
 from biasfree.lines import Lines
@@ -46,25 +47,14 @@ def grouped_data(grouped: Lines, dataset: Dataset, slope: float, settings: dict[
 
 def by_moments(dataset: Dataset, settings: dict[str, Any], a: float = 1.0) -> Data:
     """A linear network under square loss sees β and Σ alone: D samples with the same moments stand for all."""
-    inputs, targets = np.asarray(dataset.inputs), np.asarray(dataset.targets)
-    dim = inputs.shape[1]
-    values, vectors = np.linalg.eigh(inputs.T @ inputs / len(inputs))
-    kept = values > 1e-14 * max(values.max(), 1e-300)
-    position = np.sqrt(dim * np.where(kept, values, 1.0))
-    target = np.where(kept, dim * (vectors.T @ (inputs.T @ targets / len(inputs))) / position, 0.0)
-    position = np.where(kept, position, 0.0)
-    left = float(np.mean(targets**2) * dim - np.sum(target**2))
+    found = Moments.of(np.asarray(dataset.inputs), np.asarray(dataset.targets))
+    dim = len(found.position)
     return Data(
-        np.ascontiguousarray(vectors.T), np.ascontiguousarray(vectors), np.arange(dim + 1),
-        position, target, a, 0.0, float(settings["weight_decay"]), KINDS["square"], False,
-        _moments(np.arange(dim + 1), position, target), np.zeros(dim), settings["rtol"], float(dim),
-        max(0.5 * left, 0.0),
+        found.directions, np.ascontiguousarray(found.directions.T), np.arange(dim + 1),
+        found.position, found.target, a, 0.0, float(settings["weight_decay"]), KINDS["square"], False,
+        _moments(np.arange(dim + 1), found.position, found.target), np.zeros(dim), settings["rtol"], float(dim),
+        0.5 * found.left,
     )  # fmt: skip
-
-
-def spectral_norm(inputs: np.ndarray) -> float:
-    """The largest eigenvalue of ⟨xxᵀ⟩."""
-    return float(np.linalg.norm(inputs.T @ inputs, 2)) / len(inputs)
 
 
 def outputs(neurons: np.ndarray, data: Data) -> tuple[np.ndarray, np.ndarray]:
