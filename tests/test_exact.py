@@ -233,7 +233,7 @@ class TestEdges:
         rng = np.random.default_rng(0)
         many = bf.Dataset(rng.normal(size=(300, 2)), rng.normal(size=300))
         run = bf.gradient_flow(Network.init([2, 100, 1], 0.0, 0.1, 0), many, until=0.1)
-        assert run.settings["method"] == "tsit5"
+        assert run.settings["method"] == "bosh3"
         assert "too often" in str(run)
 
     def test_the_table_is_stored(self, tmp_path) -> None:

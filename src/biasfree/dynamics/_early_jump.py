@@ -7,8 +7,8 @@ once are the cheaper way; later there are few. So the steps begin, and from time
 they took. Once these would have cost less than the steps, the closed form takes over, to the end of the phase. Where no
 line matters (symmetric data, linear networks) it does so at once.
 
-Deep networks have no such phase: their early flow is homogeneous of higher degree, its steps lengthen with the inverse
-of the weights by themselves, and a smaller start costs no more steps.
+Deep networks have no such phase: their early flow is homogeneous of higher degree, and its steps lengthen as the start
+gets smaller. One ten times smaller costs about a fifth more of them, as measured at depths 3 and 4.
 """
 
 from dataclasses import dataclass

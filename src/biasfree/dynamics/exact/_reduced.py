@@ -14,6 +14,7 @@ from biasfree.dynamics.exact._samples import by_moments, felt_lines, keys_of_sid
 
 _PASSAGES = 50  # of w = 0 by one neuron, after which it only trembles there
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
+_UNMOVED = 0.1  # part of rtol by which a group's event may move a rider
 _DEAD = 3e-4  # part of rtol at which an even part is gone
 
 
@@ -108,7 +109,8 @@ class Reduced:
         Returns:
             (neuron, line, kind) of the events.
         """
-        kept = (self.state.copy(), Pattern(*(part.copy() for part in self.pattern))) if self.riders.size else None
+        riders = self.riders[self.groups.row_of[self.riders] == h]
+        kept = (self.state.copy(), Pattern(*(part.copy() for part in self.pattern))) if riders.size else None
         judge, neuron = Judge(self.data, self.pattern), self.groups.representatives[h]
         if met is not None:
             rest = judge.at_origin(self.state, h) and self._passages(neuron) > _PASSAGES
@@ -117,11 +119,16 @@ class Reduced:
             if turned:
                 self._split(self.state)[1][h] = 0.0
             events = judge.turns(self.state, h)
-        if kept is not None and any(kind != "cross" for _, kind in events):
-            # Riders are not on the line their group slides on.
-            self.state, self.pattern = kept
-            self._let_off(self.riders)
-            return self.decide(int(self.groups.row_of[neuron]), met, turned=turned)
+        if kept is not None:
+            # Riders are not on the line their group slides on, nor near it when the group crosses it slowly.
+            after, (self.state, self.pattern) = self._rows(), kept
+            before = self.groups.some(riders, self._rows())
+            moved = np.linalg.norm(self.groups.some(riders, after) - before, axis=1) / np.linalg.norm(before, axis=1)
+            leaving = riders[moved > _UNMOVED * self.rtol] if all(kind == "cross" for _, kind in events) else riders
+            if leaving.size:
+                self._let_off(leaving)
+                return self.decide(int(self.groups.row_of[neuron]), met, turned=turned)
+            self.state = np.concatenate([after[:, :-1].ravel(), after[:, -1], self.state[-1:]])
         self.pattern = judge.pattern
         if all(kind == "cross" for _, kind in events) and self._form is not None:
             for line, _ in events:
