@@ -9,16 +9,16 @@ So only the first case is foretold. All others are simulated, and the verdict is
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from biasfree import theory
 from biasfree.answers._course import Course, Levels, looks, read_course
-from biasfree.answers._findings import Check, check_of, part, whole
+from biasfree.answers._findings import Check, check_of
 from biasfree.answers._forecast import Forecast
+from biasfree.answers._simulation import part, simulated
 from biasfree.datasets import Dataset
-from biasfree.dynamics import Stop, gradient_flow
+from biasfree.dynamics import Stop
 from biasfree.networks import Network
 
 # How much longer than the soonest possible drop to wait for it, and how long to look after it, in escape times.
@@ -82,33 +82,15 @@ def deep_check(
     Raises:
         KeyboardInterrupt: on Ctrl-C.
     """
-    common: dict[str, Any] = {"loss": loss, "rtol": 1e-4, "method": "bosh3", "max_steps": 300_000}
     latest = _PATIENCE * soonest(start, data, loss)
-    waiting = whole(
-        gradient_flow(
-            start, data, until=latest, stop=Stop(loss=levels.gained), progress=part(progress, 0, 0.3), **common
-        )
-    )
+    level = Stop(loss=levels.gained)
+    waiting = simulated(start, data, loss, part(progress, 0, 0.3), until=latest, stop=level)
     escape = float(waiting.times[-1])
-    run = whole(
-        gradient_flow(
-            waiting.final,
-            data,
-            until=_AFTER * escape,
-            save=looks(escape, _AFTER * escape),
-            progress=part(progress, 0.3, 0.7),
-            **common,
-        )
-    )
-    linear = whole(
-        gradient_flow(
-            start.with_slope(1.0),
-            data,
-            until=(1 + _AFTER) * escape,
-            save=looks(escape, (1 + _AFTER) * escape),
-            progress=part(progress, 0.7, 1.0),
-            **common,
-        )
+    after = _AFTER * escape
+    run = simulated(waiting.final, data, loss, part(progress, 0.3, 0.7), until=after, save=looks(escape, after))
+    both = escape + after
+    linear = simulated(
+        start.with_slope(1.0), data, loss, part(progress, 0.7, 1.0), until=both, save=looks(escape, both)
     )
     times = np.concatenate([waiting.times, escape + run.times[1:]])
     losses = np.concatenate([waiting.losses, run.losses[1:]])

@@ -9,8 +9,9 @@ import numpy as np
 from biasfree import theory
 from biasfree.answers._course import Course, Levels, Reading, looks, read_course
 from biasfree.answers._forecast import Forecast
+from biasfree.answers._simulation import part, simulated
 from biasfree.datasets import Dataset
-from biasfree.dynamics import Progress, Trajectory, gradient_flow
+from biasfree.dynamics import Trajectory
 from biasfree.networks import Network
 
 # How long a simulation runs, in escape times, unless something is foretold to happen later; and what
@@ -146,10 +147,9 @@ def checked(
     until = _LONG * escape
     if foretold.departure_time is not None:
         until = max(until, min(1.3 * foretold.departure_time, 100 * escape))
-    options: dict[str, Any] = {"loss": loss, "until": until, "save": looks(0.5 * _LONG * escape, until), "rtol": 1e-4}
-    options["method"] = "bosh3"
-    run = whole(gradient_flow(start, data, max_steps=300_000, progress=part(progress, 0, 0.8), **options))
-    linear = whole(gradient_flow(start.with_slope(1.0), data, progress=part(progress, 0.8, 1), **options))
+    options: dict[str, Any] = {"until": until, "save": looks(0.5 * _LONG * escape, until)}
+    run = simulated(start, data, loss, part(progress, 0, 0.8), **options)
+    linear = simulated(start.with_slope(1.0), data, loss, part(progress, 0.8, 1), **options)
     course = Course(run.times, run.losses, run.networks)
     return check_of(seed, foretold, read_course(course, data, levels), course, linear, run.status.message)
 
@@ -170,17 +170,3 @@ def check_of(
         linear.times,
         linear.losses,
     )
-
-
-def whole(run: Trajectory) -> Trajectory:
-    """The run, unless Ctrl-C ended it: half a check is none."""
-    if run.status.name == "interrupted":
-        raise KeyboardInterrupt
-    return run
-
-
-def part(progress: Callable[[float], None] | None, begin: float, end: float) -> Callable[[Progress], None] | None:
-    """Progress of a run as part of a larger piece of work."""
-    if progress is None:
-        return None
-    return lambda told: progress(begin + (end - begin) * told.fraction)

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from biasfree import theory
 from biasfree.answers._course import Course, Levels, looks, passing, read_course
 from biasfree.answers._reduction import reduced, seen
+from biasfree.answers._simulation import simulated
 from biasfree.datasets import Dataset
-from biasfree.dynamics import gradient_flow
 from biasfree.networks import Network
 
 _HORIZON, _SAVED = 60.0, 300
@@ -108,18 +108,7 @@ def _reduced(start: Network, dataset: Dataset, loss: str, levels: Levels) -> For
     scale = max(theory.escape_time(min(start_norm(start), 0.5), few.rate), few.time)
     looked_at = seen(dataset)
     end = _HORIZON * scale
-    run = gradient_flow(
-        few.network,
-        looked_at,
-        loss=loss,
-        until=end,
-        save=looks(0.1 * end, end),
-        rtol=1e-4,
-        method="bosh3",
-        max_steps=300_000,
-    )
-    if run.status.name == "interrupted":
-        raise KeyboardInterrupt
+    run = simulated(few.network, looked_at, loss, until=end, save=looks(0.1 * end, end))
     found = read_course(Course(few.time + run.times, run.losses, run.networks), looked_at, levels)
     stairs = None
     if found.count is not None and found.count > 1 and few.groups:
