@@ -192,6 +192,7 @@ def test_ctrl_c_on_the_command_line(monkeypatch, tmp_path) -> None:
     out = tmp_path / "o.json"
     code = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
 from biasfree import cli
 from biasfree.report import _answer_progress
 from contextlib import contextmanager
