@@ -122,13 +122,13 @@ def _watched(start: bf.Network, data: bf.Dataset, until: float) -> tuple[Counter
     advance = _steps.advance
 
     def watch(*arguments: Any) -> Any:
-        state, _, step, _, _, _, _, by_line, pattern, form = arguments[:10]
+        state, _, step, *_, by_line, pattern, form = arguments[:11]
         # The loop changes sides and form in place.
         copies = Pattern(*(part.copy() for part in pattern)), Form(*(part.copy() for part in form))
         case = Case("", state.copy(), float(step), by_line, *copies)
         found = advance(*arguments)
         first.setdefault(case.rows, case)
-        steps[case.rows] += int(found[7] + found[8])
+        steps[case.rows] += int(found[8] + found[9])
         return found
 
     with mock.patch.object(_steps, "advance", watch):
