@@ -159,7 +159,7 @@ def follow(neurons, until, lines, state, modes, floors, log):
         modes: rate, unit, up, down, across, still of all neurons; changed in place.
         floors: rounding of a product and of a sum, the largest ς inside, and the c that is none.
         log: neuron and line of each crossing, its time, and of the stretch that begins there log_size, rate, up, down,
-            still, unit and across; no stretches are logged where there is no room for them.
+            still, unit and across.
 
     Returns:
         For each neuron DONE, MET or FULL, and the line it has met; the number of crossings.
@@ -274,10 +274,9 @@ def follow(neurons, until, lines, state, modes, floors, log):
                 down[h] = 0.0
             still[h] = second[h] if rate[h] == 0 else 0.0
             crossed[found, 0], crossed[found, 1], when[found] = h, line, time[h]
-            if len(stretches):
-                entry = stretches[found]
-                entry[0], entry[1], entry[2], entry[3], entry[4] = log_size[h], rate[h], up[h], down[h], still[h]
-                for j in range(dim):
-                    entry[5 + j], entry[5 + dim + j] = unit[h, j], across[h, j]
+            entry = stretches[found]
+            entry[0], entry[1], entry[2], entry[3], entry[4] = log_size[h], rate[h], up[h], down[h], still[h]
+            for j in range(dim):
+                entry[5 + j], entry[5 + dim + j] = unit[h, j], across[h, j]
             found += 1
     return why, met, found

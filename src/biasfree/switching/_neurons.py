@@ -129,12 +129,9 @@ class Runner:
         drift: Float[np.ndarray, "dim"],
         first: Float[np.ndarray, "width dim"],
         second: Float[np.ndarray, "width"],
-        *,
-        keep: bool = True,
     ) -> None:
-        """Lines d_l with b k_l, κaβ, and the neurons' weights; ``keep`` all stretches for ``segments``."""
+        """Lines d_l with b k_l, κaβ, and the neurons' weights."""
         self.directions, self.strength, self.drift = map(np.ascontiguousarray, (directions, strength, drift))
-        self.keep = keep
         self._transposed = np.ascontiguousarray(self.directions.T)
         self._gram = self.directions[: _GRAM if len(directions) <= _GRAM else 0] @ self.directions.T
         width = len(first)
@@ -174,7 +171,7 @@ class Runner:
         size = np.linalg.norm(self.drift) + np.abs(self.strength).sum()
         dim, room = len(self.drift), _CROSSINGS
         crossed, when = np.empty((room, 2), dtype=np.int64), np.empty(room)
-        stretches = np.empty((room if self.keep else 0, 5 + 2 * dim))
+        stretches = np.empty((room, 5 + 2 * dim))
         why, met, found = _compiled.follow(
             neurons, until, (self.directions, self._transposed, self.strength, self.drift, self._gram), state,
             tuple(getattr(self.modes, name) for name in _PARTS), (ROUNDING, 1e-11, 1 - 1e-11, ROUNDING * size),
@@ -184,7 +181,6 @@ class Runner:
             # Copies: the rest of the room is given back.
             crossed, when, stretches = crossed[:found].copy(), when[:found].copy(), stretches[:found].copy()
             self._crossings.append((when, crossed))
-        if found and self.keep:
             log_size, rate, up, down, still = stretches[:, :5].T
             unit, across = stretches[:, 5 : 5 + dim], stretches[:, 5 + dim :]
             self._pieces.append((crossed[:, 0], when, log_size, Modes(rate, unit, up, down, across, still)))
@@ -245,8 +241,7 @@ class Runner:
             size = np.linalg.norm(self.drift) + np.abs(self.strength).sum()
             pull[_lengths(pull) <= ROUNDING * size] = 0.0
         modes = Modes.of(self.first[neurons], self.second[neurons], pull)
-        if self.keep:
-            self._pieces.append((neurons, self.time[neurons], self.log_size[neurons], modes))
+        self._pieces.append((neurons, self.time[neurons], self.log_size[neurons], modes))
         return modes
 
     def _log(self, neuron: int, line: int, kind: str) -> None:

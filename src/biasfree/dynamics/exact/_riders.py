@@ -7,8 +7,8 @@ is a member of the group it is closest to: it moves by that group's c, as a comb
 output sees it by the group's sides. Two things are neglected by that:
 
 - its own sides: its c is off by up to 2Σ|q_l| over the lines where they differ from the group's;
-- in the output Σw₂(|wᵀd_l| − ς_l wᵀd_l) of all riders on line l, which moves q_l by b²⟨t²⟩ times that at most, the
-  curvature of the loss being 1 or less.
+- in the output Σw₂(|wᵀd_l| − ς_l wᵀd_l) of all riders on line l, which moves q_l by b²⟨t²⟩ times that, the
+  curvature of a loss being about 1 at most while outputs are small.
 
 (What the group's singular value decomposition leaves out is of second order, and watched by ``_steps.parted``.) Both
 are computed, when riders board and every few steps afterwards: one leaves when its c is off by 3 % of rtol‖c‖, and
@@ -20,9 +20,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from biasfree.dynamics.exact._field import Data
+from biasfree.dynamics.exact._samples import UNFELT
 
 LIGHT = 1e-2  # share of the squared weights that may ride
-_UNFELT = 0.03
 _ENTRIES = 2_000_000
 
 
@@ -36,7 +36,7 @@ def may_ride(
     rtol: float,
 ) -> tuple[Bool[np.ndarray, "some"], Bool[np.ndarray, "some"]]:
     """Which neurons may ride with their ``owner``, and which have its sides anyway."""
-    limit = _UNFELT * rtol * float(np.linalg.norm(p @ data.directions))
+    limit = UNFELT * rtol * float(np.linalg.norm(p @ data.directions))
     off, same = np.empty(len(neurons)), np.empty(len(neurons), dtype=bool)
     missed = np.zeros(len(q))
     chunk = max(1, _ENTRIES // max(len(q), 1))

@@ -11,7 +11,7 @@ from biasfree.dynamics.exact._decisions import ON_A_LINE
 from biasfree.dynamics.exact._field import KINDS, Data, pulls
 from biasfree.lines import Lines
 
-_UNFELT = 0.03
+UNFELT = 0.03  # part of rtol‖c‖ that a pull may be and not be felt
 
 
 def grouped_data(grouped: Lines, dataset: Dataset, slope: float, settings: dict[str, Any]) -> Data:
@@ -70,7 +70,7 @@ def outputs(neurons: np.ndarray, data: Data) -> tuple[np.ndarray, np.ndarray]:
 def felt_lines(p: np.ndarray, q: np.ndarray, data: Data, rtol: float) -> np.ndarray:
     """The lines whose crossing matters: where q_l is more than a small part of what the tolerance lets pass."""
     count = len(data.directions)
-    return np.flatnonzero(np.abs(q) > _UNFELT * rtol * np.linalg.norm(p @ data.directions) / max(count, 1))
+    return np.flatnonzero(np.abs(q) > UNFELT * rtol * np.linalg.norm(p @ data.directions) / max(count, 1))
 
 
 def keys_of_sides(neurons: np.ndarray, data: Data, rtol: float) -> np.ndarray:
