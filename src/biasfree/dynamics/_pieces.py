@@ -1,0 +1,94 @@
+"""What an integrator and the loop that runs it say to each other.
+
+The loop (``_loop.run``) asks for one ``Piece`` of the run after the other, with a ``Budget``; the recorder takes from
+each piece what is due, and the loop looks whether the run has ended. An integrator is a class with ``advance``; all
+else (saving, stop rules, sentences, progress, interruption) is the loop's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from biasfree.dynamics._status import Status
+from biasfree.switching import Switches
+
+
+class Point(NamedTuple):
+    """Where a run is at one time."""
+
+    weights: tuple[np.ndarray, ...]  # one array per layer, (out, in)
+    energy: float  # ∫‖Ẇ‖² so far
+    log_loss: float = float("nan")  # ln L; NaN where the integrator does not know it
+
+
+class Budget(NamedTuple):
+    """How far the next piece may go."""
+
+    until: float  # a time that no piece passes; integrators without dense output are given each time to be saved
+    steps: int  # accepted steps at most
+    attempts: int  # accepted and rejected steps at most, so that a call stays short; dense integrators may ignore it
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of the run.
+
+    Attributes:
+        begin, end: its times.
+        at: the point at a time within it; only at ``end`` where ``dense`` is false.
+        how: by what it was integrated, in a few words ("bosh3", "closed form", …).
+        accepted: steps in it.
+        dense: whether ``at`` serves all its times.
+        ended: how the run ended here, if it did: a loss level, convergence, or a failure.
+    """
+
+    begin: float
+    end: float
+    at: Callable[[float], Point]
+    how: str
+    accepted: int = 1
+    dense: bool = True
+    ended: Status | None = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a run cost.
+
+    Attributes:
+        evaluations: of the gradient; a product with the Hessian counts as two.
+        accepted, rejected: steps.
+        chattered: of the accepted ones, those in which an activation changed straight back.
+        smallest_step: smallest accepted step; infinite if every step landed on a time asked for.
+        chatter_step: smallest of the chattering steps, 0 if none.
+    """
+
+    evaluations: int
+    accepted: int
+    rejected: int = 0
+    chattered: int = 0
+    smallest_step: float = 0.0
+    chatter_step: float = 0.0
+
+
+class Integrator(Protocol):
+    """One way to move the weights."""
+
+    dense: bool  # pieces give every time within them
+
+    def advance(self, budget: Budget) -> Piece:
+        """Go on, within the budget."""
+
+    def counts(self) -> Counts:
+        """What it has cost so far."""
+
+    def remark(self) -> str:
+        """Sentences for the status: events, chatter; empty if there is nothing to say."""
+
+    def events(self) -> Switches | None:
+        """What neurons did at which line and when, if it knows."""
+
+    def admissibility(self) -> float:
+        """The largest inadmissible slide so far, see ``Trajectory.admissibility``; NaN if it does not know."""
