@@ -1,6 +1,6 @@
 """How neurons meet the surfaces on which their response changes; shared by the theory and the exact flow."""
 
-from biasfree.switching._filippov import Settled, Switches, settle
+from biasfree.switching._filippov import Settled, Switches, from_zero, settle
 from biasfree.switching._neurons import ROUNDING, Runner, Segments
 
-__all__ = ["ROUNDING", "Runner", "Segments", "Settled", "Switches", "settle"]
+__all__ = ["ROUNDING", "Runner", "Segments", "Settled", "Switches", "from_zero", "settle"]

@@ -12,6 +12,11 @@ solutions, so that the lines slid on are independent.
 **Repelling surfaces**, w₂q_l ≥ 0, are crossed when met from one side. A neuron that slides when w₂ changes sign finds
 itself on one: either side is a solution. That is a *branch* point; it leaves to the side of its last ς, to the positive
 one if ς = 0.
+
+**At w = 0** all lines are met at once, and there may be many solutions, resting among them; which one plain descent
+follows depends on its rate. The rule here is one of them and does not depend on any tolerance: repelling lines are
+taken as passed straight on, the attracting ones as above, and where that leads to another side of a repelling line than
+was assumed, that side is taken and the rule applied again. If nothing pulls in the end, the neuron rests.
 """
 
 from collections.abc import Sequence
@@ -72,11 +77,13 @@ class Settled:
         side: ς on every line.
         sliding: the lines it slides on.
         events: pairs of line and kind.
+        rests: at w = 0 nothing pulls.
     """
 
     side: Float[np.ndarray, "lines"]
     sliding: Bool[np.ndarray, "lines"]
     events: list[tuple[int, str]]
+    rests: bool = False
 
 
 def settle(
@@ -125,6 +132,46 @@ def settle(
         elif not sliding[line] and side[line] != before[line]:
             events.append((line, "cross"))
     return Settled(side, inside, events)
+
+
+def from_zero(
+    directions: Float[np.ndarray, "lines dim"],
+    strength: Float[np.ndarray, "lines"],
+    drift: Float[np.ndarray, "dim"],
+    side: Float[np.ndarray, "lines"],
+    sliding: Bool[np.ndarray, "lines"],
+    *,
+    rests: bool = False,
+) -> Settled:
+    """Where a neuron goes from w = 0.
+
+    Args:
+        directions: d_l.
+        strength: q_l times the sign of w₂.
+        drift: u, likewise.
+        side: ς on the way to zero, or while it rested there.
+        sliding: lines it slid on.
+        rests: it was at rest at w = 0; nothing is passed straight on then.
+    """
+    side = side.copy() if rests else np.where(sliding, side, -side)
+    attracting = strength < 0
+    scale = np.linalg.norm(drift) + np.abs(strength).sum()
+    held = np.flatnonzero(attracting)
+    for _ in range(len(side) + 2):  # each round flips a repelling line for good, but for ties
+        others = drift + np.where(attracting, 0.0, side * strength) @ directions
+        if held.size:
+            side[held] = _least_pull(directions[held], strength[held], others)
+        pull = others + (side * strength)[held] @ directions[held]
+        if np.linalg.norm(pull) <= _ROUNDING * scale:
+            inside = attracting & (np.abs(side) < 1)
+            return Settled(side, inside, [], rests=True)
+        ahead = directions @ pull
+        wrong = ~attracting & (side * ahead < -_ROUNDING * scale)
+        if not wrong.any():
+            break
+        side[wrong] *= -1.0
+    inside = attracting & (np.abs(side) < 1)
+    return Settled(np.where(inside | (np.abs(ahead) <= _ROUNDING * scale), side, np.sign(ahead)), inside, [])
 
 
 def _least_pull(

@@ -1,0 +1,343 @@
+"""The network as the exact flow carries it: few rows, the pattern they move by, and all neurons back from them."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from biasfree.dynamics.exact2 import _merging
+from biasfree.dynamics.exact2._data import Data
+from biasfree.dynamics.exact2._field import Pulls, after_crossing, form_of, line_pulls, pulls_of, velocity
+from biasfree.dynamics.exact2._kernels import Form, Pattern
+from biasfree.dynamics.exact2._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
+from biasfree.dynamics.exact2._sliding import ON_A_LINE, decide, flipped, nobody_slides
+
+_MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
+_UNMOVED = 0.1  # part of rtol by which a group's event may move a rider
+_PARALLEL = 0.1  # part of rtol that merging may cost: neurons √(rtol/10) apart change their part of the output by that
+_APART = 0.4  # part of rtol at which the squared differences within a group have outgrown it: twice the angle above
+_SOON = 0.05  # part of a step that a group may take to cross a line
+_WEAK = 0.01  # part of a group's largest angle that a line may drive neurons apart in a step
+_DEAD = 3e-4  # part of rtol at which an even part is gone
+
+
+class Noted(NamedTuple):
+    """Something that happened to a group: which neurons, at which line, what."""
+
+    neurons: Int[np.ndarray, "members"]
+    line: int
+    kind: str
+
+
+class Carried:
+    """Rows, pattern and groups of one moment.
+
+    Attributes:
+        data: the samples, by line or by their moments.
+        z: rows (w, v), active before passive.
+        pattern: sides and slides of the active rows.
+        groups: how neurons are made of rows.
+        linear: no line matters.
+        riders: neurons that ride along, see ``_riders``.
+        still: neurons that no sample sees and that never move, but for weight decay.
+    """
+
+    def __init__(self, neurons: Float[np.ndarray, "width columns"], data: Data, rtol: float) -> None:
+        """Merge what is parallel at the start, and decide for neurons that lie on a line."""
+        self.rtol, self.tolerance = rtol, float(np.sqrt(_PARALLEL * rtol))
+        self.begin(neurons, data)
+
+    def begin(self, neurons: Float[np.ndarray, "width columns"], data: Data) -> list[Noted]:
+        """Start afresh from these neurons; what those on a line do is told."""
+        self.data, self.linear, self.dim = data, data.b == 0, data.directions.shape[1]
+        self._form: Form | None = None
+        self.riders = np.zeros(0, dtype=np.int64)
+        self.still = self._unseen(neurons)
+        self.still_neurons = neurons[self.still].copy()
+        self.groups = _merging.reduced(neurons) if self.linear else self._grouped(neurons)
+        rows, owner = self.groups.rows()
+        self.z = np.ascontiguousarray(rows)
+        active = len(rows) - len(owner)
+        products = self.z[:active, : self.dim] @ data.transposed
+        side = np.where(products < 0, -1.0, 1.0)
+        self.pattern = nobody_slides(side, np.concatenate([np.arange(active), owner]), self.dim)
+        noted: list[Noted] = []
+        if not self.linear:
+            near = np.abs(products) <= ON_A_LINE * np.abs(self.z[:active, : self.dim]).max(axis=1, initial=0)[:, None]
+            for h in np.flatnonzero(near.any(axis=1)).tolist():
+                noted += self._begin_on(h, np.flatnonzero(near[h]))
+        return noted
+
+    def _begin_on(self, h: int, lines: np.ndarray) -> list[Noted]:
+        """A row that starts on lines, or at w = 0: as if it had come there from the side that pulls it."""
+        if not self.z[h, : self.dim].any():
+            # All lines are met at once, and none was passed: it comes from where it is pulled to.
+            found = pulls_of(self.z, self.data, self.pattern.side)
+            ahead = self.data.directions @ ((self.z[h, self.dim :] @ found.p) @ self.data.directions)
+            self.pattern.side[h] = np.where(ahead < 0, 1.0, -1.0)
+        return self.decide(h, lines)
+
+    def _unseen(self, neurons: np.ndarray) -> Int[np.ndarray, "still"]:
+        """Neurons of slope 0 inactive on every sample; and those that are zero."""
+        data = self.data
+        zero = ~neurons.any(axis=1)
+        if data.a != data.b or (data.by_loss and data.decay > 0):
+            return np.flatnonzero(zero)
+        inputs = data.position[:, None] * np.repeat(data.directions, np.diff(data.begin), axis=0)
+        size, seen = np.abs(neurons[:, : self.dim]).max(axis=1), []
+        reach = np.abs(inputs).max(axis=1, initial=0.0)
+        for part, large in zip(chunks(neurons, len(inputs)), chunks(size[:, None], len(inputs)), strict=True):
+            seen.append((part[:, : self.dim] @ inputs.T > -ON_A_LINE * large * reach).any(axis=1))
+        return np.flatnonzero(~np.concatenate(seen) | zero)
+
+    def _grouped(self, neurons: np.ndarray) -> _merging.Merged:
+        data, lines = self.data, len(self.data.directions)
+        moving = np.setdiff1d(np.arange(len(neurons)), self.still)
+        if len(moving) * lines > _MANY_SIDES:
+            heavy, left = _merging.parallel(neurons, moving, self.tolerance, LIGHT)
+            # Each group's direction is that of its largest neuron; its square is the sum.
+            sizes = [np.linalg.norm(neurons[some]) for some in heavy]
+            leaders = np.array(sizes)[:, None] * _units(neurons[[some[0] for some in heavy]])
+            _, _, p, q = line_pulls(*outputs_of(leaders, data), data)
+            if not felt_lines(p, q, data, self.rtol).size:
+                owner = closest(neurons[left], leaders)
+                side = np.where(leaders[:, : self.dim] @ data.transposed < 0, -1.0, 1.0)
+                ride, _ = may_ride(neurons[left], side, owner, p, q, data, self.rtol)
+                self.riders = left[ride]
+                taken = [np.concatenate([m, left[ride & (owner == g)]]) for g, m in enumerate(heavy)]
+                return _merging.of_members(neurons, taken + _merging.parallel(neurons, left[~ride], self.tolerance)[0])
+        return _merging.of_members(neurons, _merging.alike(neurons, moving, self._keys(neurons), self.tolerance))
+
+    def _keys(self, neurons: np.ndarray) -> np.ndarray:
+        """A number for each pattern of sides, on the lines whose crossing matters by now.
+
+        Neurons on either side of another line move alike. (While a network on symmetric data is small, that is so for
+        all lines.) Sums of whole numbers are exact in any order.
+        """
+        _, _, p, q = line_pulls(*outputs_of(neurons, self.data), self.data)
+        matters = felt_lines(p, q, self.data, self.rtol)
+        marks = np.random.default_rng(0).integers(1, 2**40, size=(2, len(matters))).astype(float)
+        keys = []
+        for part in chunks(neurons, len(matters)):
+            first = part[:, : self.dim]
+            products = first @ self.data.transposed[:, matters]
+            near = np.abs(products) <= ON_A_LINE * np.abs(first).max(axis=1, initial=0)[:, None]
+            keys.append(((products > 0) & ~near) @ marks[0] + near @ marks[1])
+        return np.concatenate(keys)
+
+    @property
+    def active(self) -> int:
+        """Number of rows that the output sees."""
+        return len(self.pattern.side)
+
+    def neurons(self, z: np.ndarray | None = None, fade: float = 1.0) -> Float[np.ndarray, "width columns"]:
+        """All neurons at rows of the present grouping; still ones times ``fade``."""
+        found = self.groups.restored(self.z if z is None else z)
+        found[self.still] = fade * self.still_neurons
+        return found
+
+    @property
+    def still_square(self) -> float:
+        """Sum of squares of the neurons that never move, at the beginning."""
+        return float(np.sum(self.still_neurons**2))
+
+    def pulls(self) -> Pulls:
+        """Of the rows as they are."""
+        return pulls_of(self.z, self.data, self.pattern.side)
+
+    def form(self) -> Form:
+        """Of the present pattern."""
+        if self._form is None:
+            self._form = form_of(self.data, self.pattern.side)
+        return self._form
+
+    # Events
+
+    def decide(self, h: int, met: np.ndarray) -> list[Noted]:
+        """What row ``h`` does on the lines it has ``met``, or, with none, where a slide of it ends."""
+        riders = self.riders[self.groups.row_of[self.riders] == h]
+        z = self.z.copy()
+        happened = decide(z, self.pattern, self.data, h, met)
+        crossed = all(kind == "cross" for _, kind in happened.events)
+        if riders.size:
+            # Riders are not on the line their group slides on, nor near it when the group crosses it slowly.
+            before, after = self.groups.some(riders, self.z), self.groups.some(riders, z)
+            moved = np.linalg.norm(after - before, axis=1) / np.linalg.norm(before, axis=1)
+            leaving = riders[moved > _UNMOVED * self.rtol] if crossed else riders
+            if leaving.size:
+                neuron = self.groups.groups[h].members[0]
+                self._let_off(leaving)
+                return self.decide(int(self.groups.row_of[neuron]), met)
+        self.z, self.pattern = z, happened.pattern
+        if crossed and self._form is not None:
+            for line, _ in happened.events:
+                after_crossing(self._form, self.data, self.pattern.side, h, line)
+        else:
+            self._form = None
+        return [Noted(self.groups.groups[h].members, line, kind) for line, kind in happened.events]
+
+    def cross(self, pairs: Int[np.ndarray, "crossings 2"]) -> list[Noted]:
+        """Rows that have crossed lines within a step, without an event of their own."""
+        self.pattern = flipped(self.pattern, pairs.tolist())
+        for h, line in pairs.tolist():
+            if self._form is not None:
+                after_crossing(self._form, self.data, self.pattern.side, h, line)
+        return [Noted(self.groups.groups[h].members, line, "cross") for h, line in pairs.tolist()]
+
+    # Groups
+
+    def parted(self) -> bool:
+        """Whether the differences within a group have outgrown it."""
+        if len(self.z) == self.active:
+            return False
+        squares = np.einsum("hd,hd->h", self.z, self.z)
+        inside = np.bincount(self.pattern.owner[self.active :], squares[self.active :], minlength=self.active)
+        return bool((inside > _APART * self.rtol * squares[: self.active]).any())
+
+    def radius(self) -> Float[np.ndarray, "active"]:
+        """How far, at most, a group's neurons are from its row, scaled to it; 0 for a neuron by itself."""
+        if len(self.z) == self.active or self.linear:
+            return np.zeros(self.active)
+        apart = self.groups.spread(self.riders) * np.linalg.norm(self.z[self.active :, : self.dim], axis=1)
+        return np.bincount(self.pattern.owner[self.active :], apart, minlength=self.active)
+
+    def split(self, near: Int[np.ndarray, "some 2"], radius: Float[np.ndarray, "active"], pace: float) -> bool:
+        """Let neurons go by themselves whose group may lie on both sides of a line; whether any went.
+
+        Neurons of a group that meets a line cross it one after the other. That is followed to first order (``_sliding``)
+        where it is over soon: within the time 2·radius/|dᵀẇ|, short beside the usual step ``pace``. Where the line is
+        approached so slowly that it is not, some may cross and others never. Lines too weak to drive them further apart
+        than merged neurons may be do not matter.
+        """
+        near = near[radius[near[:, 0]] > 0]
+        if not len(near):
+            return False
+        found = self.pulls()
+        moving = velocity(self.z, found, self.pattern)
+        rows, lines = near.T
+        across = np.abs(np.sum(moving[rows, : self.dim] * self.data.directions[lines], axis=1))
+        kick = 2 * np.abs(np.einsum("nk,kn->n", self.z[rows, self.dim :], found.q[:, lines]))
+        size = np.abs(self.z[rows, : self.dim]).max(axis=1)
+        with np.errstate(divide="ignore"):
+            lasts = 2 * radius[rows] / across
+        soon = (lasts <= _SOON * pace) & (kick * lasts * lasts <= _SOON * self.rtol * size * pace)
+        weak = kick * pace <= _WEAK * self.tolerance * size
+        torn = np.unique(rows[~(soon | weak)])
+        if not torn.size:
+            return False
+        members = [[group.members] if row not in torn else [[m] for m in group.members] for row, group in enumerate(self.groups.groups)]  # noqa: E501
+        leaders = np.repeat(np.arange(self.active), [len(parts) for parts in members])
+        neurons = self.groups.restored(self.z)
+        self._take(
+            _merging.of_members(neurons, [np.asarray(part) for parts in members for part in parts]), self.pattern, leaders
+        )
+        own = np.isin(leaders, torn)
+        self._own_sides(np.flatnonzero(own))
+        return True
+
+    def _own_sides(self, rows: np.ndarray) -> None:
+        """Rows that were members of a group: each on its own side of the lines it does not slide on."""
+        products = self.z[rows, : self.dim] @ self.data.transposed
+        side = self.pattern.side[rows]
+        self.pattern.side[rows] = np.where(side == 0, 0.0, np.where(products * side < 0, -side, side))
+
+    def merge(self, pace: float) -> bool:
+        """Group afresh if that makes fewer groups or some riders must leave; whether there are fewer."""
+        self._let_off(self._leaving())
+        count = len(self.groups.groups)
+        if count > 1 and not self.linear and self._some_parallel():
+            self.regroup(fewer_than=count)
+            radius = self.radius()
+            products = np.abs(self.z[: self.active, : self.dim] @ self.data.transposed)
+            self.split(np.argwhere(products < 2 * radius[:, None]), radius, pace)
+        return len(self.groups.groups) < count
+
+    def _some_parallel(self) -> bool:
+        """Whether two active rows might merge."""
+        rows = np.arange(self.active)
+        return len(_merging.alike(self.z, rows, _keys(self.pattern), 3 * self.tolerance)) < self.active
+
+    def _leaving(self) -> np.ndarray:
+        """Riders that must leave; those that have become ordinary members are riders no more."""
+        if not self.riders.size:
+            return self.riders
+        owner, neurons = self.groups.row_of[self.riders], self.groups.some(self.riders, self.z)
+        found = self.pulls()
+        ride, same = may_ride(neurons, self.pattern.side, owner, found.p, found.q, self.data, self.rtol)
+        apart = np.linalg.norm(_units(neurons) - _units(self.z[: self.active])[owner], axis=1) > self.tolerance
+        leaving, self.riders = self.riders[~ride], self.riders[ride & (apart | ~same)]
+        return leaving
+
+    def _let_off(self, leaving: np.ndarray) -> None:
+        """Riders that leave have their own sides from now on."""
+        if not leaving.size:
+            return
+        self.riders = np.setdiff1d(self.riders, leaving)
+        groups = self.groups.without(leaving, self.z)
+        own = groups.rows()[0][self.active : len(groups.groups), : self.dim] @ self.data.transposed
+        self._take(groups, _with_sides(self.pattern, np.where(own < 0, -1.0, 1.0)), np.arange(len(groups.groups)))
+
+    def regroup(self, fewer_than: int | None = None) -> None:
+        """Group afresh, since some group has come apart, or if that makes fewer groups."""
+        neurons, row_of = self.groups.restored(self.z), self.groups.row_of
+        ordinary = np.ones(len(neurons), dtype=bool)
+        ordinary[self.still] = ordinary[self.riders] = False
+        members = _merging.alike(neurons, np.flatnonzero(ordinary), _keys(self.pattern)[row_of], self.tolerance)
+        if fewer_than is not None and len(members) >= fewer_than:
+            return
+        leaders = row_of[[some[0] for some in members]]
+        if self.riders.size:
+            # Each with the group that its old group's largest neuron is in.
+            home = np.zeros(self.groups.width, dtype=int)
+            for index, some in enumerate(members):
+                home[some] = index
+            home = home[[group.members[0] for group in self.groups.groups]][row_of[self.riders]]
+            members = [np.concatenate([some, self.riders[home == index]]) for index, some in enumerate(members)]
+        self._take(_merging.of_members(neurons, members), self.pattern, leaders)
+
+    def _take(self, groups: _merging.Merged, pattern: Pattern, leaders: np.ndarray) -> None:
+        """Go on with these groups, whose sides and slides are those of rows ``leaders`` of ``pattern``."""
+        self.groups, self._form = groups, None
+        rows, owner = groups.rows()
+        self.z, active = np.ascontiguousarray(rows), len(leaders)
+        slides, dual = [np.zeros((0, 2), dtype=np.int64)], [np.zeros((0, self.dim))]
+        for row, leader in enumerate(leaders.tolist()):
+            own = pattern.slides[:, 0] == leader
+            if own.any():
+                slides.append(np.column_stack([np.full(int(own.sum()), row), pattern.slides[own, 1]]))
+                dual.append(pattern.dual[own])
+        self.pattern = Pattern(
+            np.ascontiguousarray(pattern.side[leaders]), np.concatenate([np.arange(active), owner]),
+            np.ascontiguousarray(pattern.basis[leaders]), pattern.span[leaders], np.concatenate(slides),
+            np.concatenate(dual),
+        )  # fmt: skip
+
+    def even_part_is_gone(self) -> bool:
+        """Whether the even part of the outputs is below the tolerance."""
+        products = self.z[: self.active, : self.dim] @ self.data.transposed
+        second = self.z[: self.active, self.dim :]
+        lin = self.data.a * (second.T @ products)
+        even = self.data.b * (second.T @ (self.pattern.side * products))
+        return bool(np.abs(even).max(initial=0.0) <= _DEAD * self.rtol * np.abs(lin).max(initial=0.0))
+
+
+def _keys(pattern: Pattern) -> np.ndarray:
+    """A number for each kind of active row: its sides and its span."""
+    numbers: dict[tuple[bytes, int], int] = {}
+    kinds = zip(pattern.side, pattern.span, strict=True)
+    return np.array([numbers.setdefault((side.tobytes(), int(span)), len(numbers)) for side, span in kinds])
+
+
+def _with_sides(pattern: Pattern, side: np.ndarray) -> Pattern:
+    """More rows, which do not slide."""
+    more = len(side)
+    return pattern._replace(
+        side=np.concatenate([pattern.side, side]),
+        basis=np.concatenate([pattern.basis, np.zeros((more, *pattern.basis.shape[1:]))]),
+        span=np.concatenate([pattern.span, np.zeros(more, dtype=np.int64)]),
+    )
+
+
+def _units(rows: np.ndarray) -> np.ndarray:
+    size = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(size > 0, size, 1.0)

@@ -1,0 +1,147 @@
+"""The early phase of the exact flow: in closed form, up to where a bound on what it neglects says stop.
+
+While the output is negligible every neuron moves by itself, between its switches in closed form
+(``switching.Runner``). Weight decay multiplies everything by e^{−λt} and changes no direction; on the loss clock L
+keeps its first value L₀, and all rates are divided by it.
+
+**What is neglected** is the output's part of the residuals: |Δe_i| ≤ κ'|f_i| with κ' the loss's curvature. As
+‖⟨g x⟩‖² ≤ σ⟨g²⟩ for any g, with σ the largest eigenvalue of ⟨xxᵀ⟩, and ⟨f²⟩^½ ≤ σ^½S with S = Σ_h|w₂h|‖w_h‖, at most
+N = ½‖W‖², c is off by at most ‖Δc‖ ≤ κ'σN, and a neuron by at most ∫‖Δc‖dt of its size. N grows by at most e^{2ρt},
+ρ = ‖u‖ + Σ|q_l| being the largest c there is. So from a time where N is known
+
+    ∫‖Δc‖dt ≤ κ'σN(e^{2ρΔ} − 1)/2ρ
+
+over a stretch Δ. Each stretch spends half of what is left of the budget, a fifth of rtol; when stretches become
+short beside 1/ρ the phase ends. On the loss clock the change of L counts too, with the same bound times ‖u‖/L₀-like
+factors, for which the budget is halved again.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import logsumexp
+
+from biasfree import losses
+from biasfree.lines import Lines
+from biasfree.switching import Runner, Segments
+
+_BUDGET, _SHORT = 0.2, 0.25
+CURVATURE = {"square": 1.0, "logistic": 0.25, "exponential": 1.5}
+
+
+@dataclass(frozen=True)
+class Early:
+    """The phase from t = 0 to ``time``.
+
+    Attributes:
+        time: its end, on the run's clock.
+        events: (time, neuron, line, kind).
+    """
+
+    time: float
+    events: list[tuple[float, int, int, str]]
+    _segments: Segments
+    _decay: float
+    _width: int
+
+    def at(self, time: float) -> Float[np.ndarray, "width dim+1"]:
+        """Neurons (w, w₂) at a time before the end."""
+        first, second, log_size = self._segments.at(time, self._width)
+        return np.exp(log_size - self._decay * time)[:, None] * np.column_stack([first, second])
+
+    def gain(self, time: float) -> float:
+        """L(f = 0) − L, in units of ``scale``: to first order Σ_h w₂h c_hᵀw_h; the second is (rtol/5)² at most.
+
+        With c = ρc̄ that is ρ(A²E² − B²/E²) for each neuron.
+        """
+        s = self._segments
+        here = s.last_before(time, self._width)
+        modes, elapsed = s.modes.take(here), time - s.begin[here]
+        size = 2 * (s.log_size[here] - self._decay * time)
+        return 0.5 * float(sum(rate @ _grown(power, size + 2 * rate * elapsed) for rate, power in modes.powers()))
+
+    def energy(self, time: float) -> float:
+        """∫‖Ẇ‖² up to a time: of each mode's growth g and squared size p a stretch Δ holds gp(e^{2gΔ} − 1)/2."""
+        s = self._segments
+        following = np.append(s.begin[1:], np.inf)
+        following[np.append(np.diff(s.neuron) != 0, True)] = np.inf
+        stretch = np.clip(np.minimum(following, time) - s.begin, 0.0, None)
+        size, total = 2 * (s.log_size - self._decay * s.begin), 0.0
+        for rate, power in s.modes.powers():
+            growth = rate - self._decay
+            total += float(growth @ (_grown(power, size + 2 * growth * stretch) - _grown(power, size)))
+        return 0.5 * total
+
+
+def _grown(power: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """power·e^exponent, and 0 where there is nothing to grow."""
+    return np.where(power > 0, power * np.exp(exponent), 0.0)
+
+
+def early_phase(
+    neurons: Float[np.ndarray, "width dim+1"],
+    grouped: Lines,
+    targets: Float[np.ndarray, "samples"],
+    power: float,
+    *,
+    slope: float,
+    loss: str,
+    decay: float,
+    scale: float,
+    rtol: float,
+    until: float,
+) -> Early | None:
+    """Follow the early phase as far as it goes; None if it has no length worth having.
+
+    Args:
+        neurons: the start, rows (w, w₂).
+        grouped: the inputs by line.
+        targets: of all samples.
+        power: σ, the largest eigenvalue of ⟨xxᵀ⟩.
+        slope: α.
+        loss: its name.
+        decay: λ, divided by L₀ on the loss clock.
+        scale: what rates are divided by: 1, or L₀ on the loss clock.
+        rtol: the run's tolerance.
+        until: the run's end.
+    """
+    a = 0.5 * (1 + slope)
+    drift, strength, kept = grouped.pulls(losses.get(loss).initial_pull / (len(targets) * scale) * targets)
+    drift, strength = a * drift, (1 - a) * strength
+    kept = kept[:0] if a == 1 else kept
+    fastest = float(np.linalg.norm(drift) + np.abs(strength[kept]).sum())
+    if fastest == 0 or not neurons.any():
+        return None
+    runner = Runner(grouped.directions[kept], strength[kept], drift, neurons[:, :-1], neurons[:, -1])
+    left = _BUDGET * rtol * (0.5 if scale != 1 else 1.0)
+    curvature = CURVATURE[loss] * power / scale
+    time = 0.0
+    while time < until:
+        sizes, elapsed = 2 * (runner.log_size - decay * time), time - runner.time
+        with np.errstate(divide="ignore"):
+            parts = [np.log(power) + sizes + 2 * rate * elapsed for rate, power in runner.modes.powers()]
+        # In logarithms: N of a start of 1e-200 is no number.
+        log_rate = math.log(0.5 * curvature) + float(logsumexp(parts)) - math.log(2 * fastest)
+        stretch = float(np.logaddexp(0.0, math.log(0.5 * left) - log_rate)) / (2 * fastest)
+        if stretch < _SHORT / fastest:
+            break
+        stretch = min(stretch, until - time)
+        growth = 2 * fastest * stretch
+        left -= math.exp(log_rate + growth + math.log(-math.expm1(-growth)))
+        time += stretch
+        runner.advance_all(time)
+    if time == 0:
+        return None
+    table = runner.switches()
+    events = [
+        (float(t), int(h), int(kept[line]), str(kind))
+        for t, h, line, kind in zip(table.times, table.neurons, table.lines, table.kinds, strict=True)
+    ]
+    return Early(time, events, runner.segments(), decay, len(neurons))
+
+
+def spectral_norm(inputs: np.ndarray) -> float:
+    """The largest eigenvalue of ⟨xxᵀ⟩."""
+    return float(np.linalg.norm(inputs.T @ inputs, 2)) / len(inputs)

@@ -1,0 +1,172 @@
+"""The velocity of a two-layer network with its activation pattern held fixed, as seen from Python.
+
+``_data`` has the equations. While no side changes the velocity is smooth. A row that slides on some lines has ς = 0
+there in ``Pattern.side``, and M_h is projected across their span, which is what Filippov's ς would do. Rows after the
+active ones are **passive**: small differences between merged neurons, which follow the same linear equation as the
+active row that owns them and are not seen by the output (``_merging``).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import logsumexp
+
+from biasfree.dynamics.exact2._data import EXPONENTIAL, SQUARE, Data
+from biasfree.dynamics.exact2._kernels import Form, Pattern
+
+_LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
+
+
+class Pulls(NamedTuple):
+    """What pulls the rows of one state, or of several with one axis more in front.
+
+    Attributes:
+        level: ln L.
+        decay: λ, divided by L on the loss clock.
+        p, q: per output and line.
+        matrices: M_h of the active rows, what they slide on included.
+    """
+
+    level: Float[np.ndarray, "*n"]
+    decay: Float[np.ndarray, "*n"]
+    p: Float[np.ndarray, "*n outputs lines"]
+    q: Float[np.ndarray, "*n outputs lines"]
+    matrices: Float[np.ndarray, "*n active dim outputs"]
+
+    def take(self, n: int) -> "Pulls":
+        """Of one of several states."""
+        return Pulls(*(part[n] for part in self))
+
+    @property
+    def whole(self) -> float:
+        """Σ|p| + Σ|q|: what all lines together could pull."""
+        return float(np.abs(self.p).sum() + np.abs(self.q).sum())
+
+
+def pulls_of(states: Float[np.ndarray, "*n rows columns"], data: Data, side: Float[np.ndarray, "active lines"]) -> Pulls:
+    """The pulls of a state, or of many: the equations of ``_data``, as the compiled steps have them too."""
+    active, dim = len(side), data.directions.shape[1]
+    first, second = states[..., :active, :dim], states[..., :active, dim:]
+    if data.b == 0:
+        lin = data.a * (np.swapaxes(second, -1, -2) @ first) @ data.transposed
+        even = np.zeros_like(lin)
+    else:
+        products = first @ data.transposed
+        transposed = np.swapaxes(second, -1, -2)
+        lin, even = data.a * (transposed @ products), data.b * (transposed @ (side * products))
+    level, decay, p, q = line_pulls(lin, even, data)
+    rows = p[..., None, :, :] + side[:, None, :] * q[..., None, :, :]  # (…, active, outputs, lines)
+    return Pulls(level, decay, p, q, np.swapaxes(rows @ data.directions, -1, -2))
+
+
+def line_pulls(
+    lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """ln L, λ, p_l and q_l from what the lines put out."""
+    lined = np.repeat(np.arange(lin.shape[-1]), np.diff(data.begin))
+    t, size = data.position, np.abs(data.position)
+    outputs = t * lin[..., lined] + size * even[..., lined]
+    if data.loss == SQUARE:
+        residual = data.target.T - outputs
+        total = data.offset + 0.5 * np.sum(residual**2, axis=(-2, -1))
+        level = np.log(total / data.samples)
+        decay = np.full(level.shape, data.decay)
+        (square, mixed), (odd, bent) = data.powers, data.sums
+        p = data.a * (odd - lin * square - even * mixed) / data.samples
+        q = data.b * (bent - lin * mixed - even * square) / data.samples
+        return level, decay, p, q
+    margin = data.target.T * outputs
+    if data.loss == EXPONENTIAL:
+        logs, residual = -margin, -margin
+    else:
+        # ln softplus(−m), which is −m − e^{−m}/2 where that is small, and ln σ(−m) = −softplus(m).
+        soft = np.logaddexp(0.0, -margin)
+        logs = np.where(margin > 18.0, -margin - 0.5 * np.exp(-np.abs(margin)), np.log(soft))
+        residual = -np.logaddexp(0.0, margin)
+    origin = np.log(data.offset) if data.offset > 0 else -np.inf
+    level = np.logaddexp(logsumexp(logs, axis=(-2, -1)), origin) - np.log(data.samples)
+    shift = level if data.by_loss else np.zeros_like(level)
+    decay = data.decay * np.exp(-shift) if data.decay > 0 else np.zeros_like(level)
+    residual = data.target.T * np.exp(residual - shift[..., None, None])
+    p = data.a * np.add.reduceat(residual * t, data.begin[:-1], axis=-1) / data.samples
+    q = data.b * np.add.reduceat(residual * size, data.begin[:-1], axis=-1) / data.samples
+    return level, decay, p, q
+
+
+def across(pattern: Pattern) -> Float[np.ndarray, "active dim dim"]:
+    """The projection of each row across what it slides on."""
+    active, room, dim = pattern.basis.shape
+    used = np.where(np.arange(room)[None, :] < pattern.span[:, None], 1.0, 0.0)
+    basis = pattern.basis * used[:, :, None]
+    return np.eye(dim) - np.einsum("hsi,hsj->hij", basis, basis)
+
+
+def velocity(
+    states: Float[np.ndarray, "*n rows columns"], found: Pulls, pattern: Pattern
+) -> Float[np.ndarray, "*n rows columns"]:
+    """The velocity of states from their pulls."""
+    dim = found.matrices.shape[-2]
+    matrices = found.matrices
+    if pattern.span.any():
+        matrices = np.einsum("hij,...hjk->...hik", across(pattern), matrices)
+    matrices = matrices[..., pattern.owner, :, :]
+    first, second = states[..., :dim], states[..., dim:]
+    moved = np.concatenate(
+        [np.einsum("...hik,...hk->...hi", matrices, second), np.einsum("...hik,...hi->...hk", matrices, first)], axis=-1
+    )
+    return moved - np.asarray(found.decay)[..., None, None] * states
+
+
+def form_of(data: Data, side: Float[np.ndarray, "active lines"]) -> Form:
+    """Square loss within one pattern: the samples enter through a vector and a matrix.
+
+    The residuals are linear in the outputs, and these, while no side changes, in m_k = w_k v_kᵀ. With the sums over each
+    line's samples that ``Data.powers`` and ``sums`` hold,
+
+        M_h = g_h − Σ_k M_hk m_k,    g_h = (1/P) Σ_l d_l (aΣty + bς_hl Σ|t|y)ᵀ,
+        M_hk = (1/P) Σ_l d_l d_lᵀ ((a² + b²ς_hl ς_kl) Σt² + ab(ς_hl + ς_kl) Σt|t|).
+
+    A few merged neurons on thousands of lines are moved by this at (rows × dim)² operations instead of rows × dim ×
+    lines. Empty where the lines themselves are the cheaper way.
+    """
+    (active, lines), dim = side.shape, data.directions.shape[1]
+    size, outputs = active * dim, data.target.shape[1]
+    if data.loss != SQUARE or data.b == 0 or size > _LARGEST_FORM or 2 * size > lines:
+        return NO_FORM[outputs] if outputs in NO_FORM else NO_FORM.setdefault(outputs, _nothing(outputs))
+    odd, bent = data.sums
+    pulled = data.a * odd[None] + data.b * side[:, None, :] * bent[None]  # (active, outputs, lines)
+    constant = np.einsum("hkl,ld->hdk", pulled, data.directions).reshape(size, outputs) / data.samples
+    matrix = np.empty((active, dim, active, dim))
+    square, mixed = data.powers / data.samples
+    for h in range(active):
+        for k in range(h + 1):
+            weight = (data.a**2 + data.b**2 * side[h] * side[k]) * square
+            weight = weight + data.a * data.b * (side[h] + side[k]) * mixed
+            block = (data.transposed * weight) @ data.directions
+            matrix[h, :, k], matrix[k, :, h] = block, block.T
+    return Form(np.ascontiguousarray(constant), matrix.reshape(size, size))
+
+
+def _nothing(outputs: int) -> Form:
+    return Form(np.zeros((0, outputs)), np.zeros((0, 0)))
+
+
+NO_FORM: dict[int, Form] = {}
+
+
+def after_crossing(form: Form, data: Data, side: Float[np.ndarray, "active lines"], h: int, line: int) -> None:
+    """Change a form, in place, after row h has changed sides on a line: by multiples of d_l d_lᵀ."""
+    if not form.constant.size:
+        return
+    active, dim = len(side), data.directions.shape[1]
+    d, turned = data.directions[line], 2 * side[h, line] * data.b / data.samples
+    own = slice(h * dim, (h + 1) * dim)
+    form.constant[own] += turned * np.outer(d, data.sums[1, :, line])
+    change = turned * (data.b * side[:, line] * data.powers[0, line] + data.a * data.powers[1, line])
+    change[h] = 2 * turned * data.a * data.powers[1, line]  # ς_h² does not change
+    blocks = np.einsum("i,k,j->ikj", d, change, d).reshape(dim, active * dim)
+    form.matrix[own] += blocks
+    blocks = blocks.copy()
+    blocks[:, own] = 0.0
+    form.matrix[:, own] += blocks.T

@@ -1,0 +1,235 @@
+"""Neurons that have become parallel act as one.
+
+(w_h, w₂h) = z_h obeys the linear equation ż = [[0, c_h], [c_hᵀ, 0]]z, and c_h depends on the neuron through its sides
+alone. Neurons on the same sides of all lines therefore share one propagator, z_h(t) = Φ(t)z_h(0), and parallel ones
+stay parallel: a group z_h = α_h u acts as the one neuron u if Σα_h² = 1.
+
+For neurons that are parallel up to a small angle, let Z = USVᵀ be the group's singular value decomposition (one row
+per neuron). The leading row s₁v₁ᵀ is kept as one **active** neuron; the others, s_kv_kᵀ, are **passive**: the output
+does not see them, which leaves out Σ_{k>1} s_k², of second order in the angle. They obey the same linear equation and
+are carried along, so that z_h = Σ_k U_hk s_kv_k gives every neuron back to first order, not just its group. A neuron
+that is ``tolerance`` = √(rtol/10) or less away from its group changes the output by rtol/10 of its own part.
+
+Without kinks (b = 0) all neurons share one propagator however they point; then every row is active and the
+reduction to at most D + 1 rows is exact.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.sparse import csr_array
+
+_MANY, _FEW = 5000, 300
+_LARGE = 1000
+_DUST = 1e-15
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neurons that are one.
+
+    Attributes:
+        members: their numbers.
+        parts: U: each member as a combination of the rows, shape (members, rows).
+        rows: s_kv_kᵀ, the leading one first.
+    """
+
+    members: Int[np.ndarray, "members"]
+    parts: Float[np.ndarray, "members rows"]
+    rows: Float[np.ndarray, "rows columns"]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """All neurons as combinations of few rows, the active ones first.
+
+    Attributes:
+        groups: one for each active row, or a single one if all its rows are active.
+        linear: all rows are active.
+        width: number of neurons.
+        columns: entries of a neuron, D + 1.
+    """
+
+    groups: list[Group]
+    linear: bool
+    width: int
+    columns: int
+
+    def rows(self) -> tuple[Float[np.ndarray, "rows columns"], Int[np.ndarray, "passive"]]:
+        """The rows, active before passive, and the owner of each passive one."""
+        if self.linear:
+            return self.groups[0].rows, np.zeros(0, dtype=np.int64)
+        if not self.groups:
+            return np.zeros((0, self.columns)), np.zeros(0, dtype=np.int64)
+        active = [group.rows[:1] for group in self.groups]
+        passive = [group.rows[1:] for group in self.groups]
+        owner = np.repeat(np.arange(len(self.groups)), [len(rows) for rows in passive])
+        return np.concatenate(active + passive), owner.astype(np.int64)
+
+    @functools.cached_property
+    def _own(self) -> list[np.ndarray]:
+        """The rows of each group."""
+        if self.linear:
+            return [np.arange(self.groups[0].parts.shape[1])]
+        ends = len(self.groups) + np.cumsum([group.parts.shape[1] - 1 for group in self.groups])
+        return [
+            np.r_[index, end - group.parts.shape[1] + 1 : end]
+            for index, (group, end) in enumerate(zip(self.groups, ends, strict=True))
+        ]
+
+    @functools.cached_property
+    def _parts(self) -> csr_array:
+        """Every neuron's part in every row, (width, rows); large groups are left out."""
+        neuron, row, part = [], [], []
+        for own, group in zip(self._own, self.groups, strict=True):
+            if len(group.members) <= _LARGE:
+                neuron.append(np.repeat(group.members, len(own)))
+                row.append(np.tile(own, len(group.members)))
+                part.append(group.parts.ravel())
+        entries = (np.concatenate(part), (np.concatenate(neuron), np.concatenate(row))) if part else ([], ([], []))
+        return csr_array(entries, shape=(self.width, sum(map(len, self._own))))
+
+    def restored(self, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "width columns"]:
+        """Every neuron from the rows of now."""
+        neurons = self._parts @ rows
+        for own, group in zip(self._own, self.groups, strict=True):
+            if len(group.members) > _LARGE:
+                neurons[group.members] = group.parts @ rows[own]
+        return neurons
+
+    @functools.cached_property
+    def row_of(self) -> Int[np.ndarray, "width"]:
+        """The active row of each neuron; 0 for those that are zero."""
+        found = np.zeros(self.width, dtype=int)
+        for row, group in enumerate(self.groups):
+            found[group.members] = row
+        return found
+
+    def spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
+        """For each passive row the largest part that a member has in it, in units of its part in the leading row."""
+        found = []
+        for group in self.groups:
+            parts = group.parts
+            if without.size:
+                parts = parts[~np.isin(group.members, without)]
+            found.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
+        return np.concatenate(found) if found else np.zeros(0)
+
+    @functools.cached_property
+    def _place(self) -> Int[np.ndarray, "width"]:
+        found = np.zeros(self.width, dtype=int)
+        for group in self.groups:
+            found[group.members] = np.arange(len(group.members))
+        return found
+
+    def some(
+        self, which: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows columns"]
+    ) -> Float[np.ndarray, "some columns"]:
+        """Some neurons from the rows of now."""
+        found = np.empty((len(which), self.columns))
+        for row in np.unique(self.row_of[which]):
+            here = self.row_of[which] == row
+            found[here] = self.groups[row].parts[self._place[which[here]]] @ rows[self._own[row]]
+        return found
+
+    def without(self, leaving: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows columns"]) -> "Merged":
+        """Groups as they are now, but for light members, each of which becomes a group of its own.
+
+        The leading row's square shrinks by theirs; that the others' differences no longer cancel is of second order.
+        """
+        gone, alone = self.row_of[leaving], self.some(leaving, rows)
+        groups = []
+        for row, group in enumerate(self.groups):
+            own = rows[self._own[row]].copy()
+            mine = leaving[gone == row]
+            if not mine.size:
+                groups.append(Group(group.members, group.parts, own))
+                continue
+            stays = np.ones(len(group.members), dtype=bool)
+            stays[self._place[mine]] = False
+            parts = group.parts[stays]
+            left = np.linalg.norm(parts[:, 0])
+            own[0] *= left
+            parts[:, 0] /= left
+            groups.append(Group(group.members[stays], parts, own))
+        groups += [Group(leaving[i : i + 1], np.ones((1, 1)), alone[i : i + 1]) for i in range(len(leaving))]
+        return Merged(groups, False, self.width, self.columns)
+
+    @functools.cached_property
+    def representatives(self) -> list[int]:
+        """The largest neuron of each group."""
+        return [int(group.members[np.argmax(np.abs(group.parts[:, 0]))]) for group in self.groups]
+
+
+def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
+    """All neurons as at most D + 1 rows: exact without kinks."""
+    return Merged([_group(neurons, moving(neurons))], True, *neurons.shape)
+
+
+def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]]) -> Merged:
+    """Groups of these neurons."""
+    return Merged([_group(neurons, some) for some in members], False, *neurons.shape)
+
+
+def alike(
+    neurons: Float[np.ndarray, "width columns"],
+    which: Int[np.ndarray, "some"],
+    key: Int[np.ndarray, "width"],
+    tolerance: float,
+) -> list[Int[np.ndarray, "members"]]:
+    """Those of ``which`` that have one ``key`` (sides and slides) and are parallel within ``tolerance``, together."""
+    found: list[np.ndarray] = []
+    for pattern in np.unique(key[which]):
+        found += parallel(neurons, which[key[which] == pattern], tolerance)[0]
+    return found
+
+
+def parallel(
+    neurons: Float[np.ndarray, "width columns"], left: Int[np.ndarray, "some"], tolerance: float, light: float = 0.0
+) -> tuple[list[Int[np.ndarray, "members"]], Int[np.ndarray, "left"]]:
+    """Parallel neurons together, the largest one first; and those left when only ``light`` of the sum of squares is."""
+    units = neurons[left]
+    whole = np.abs(units).max(initial=0.0) or 1.0
+    units /= whole
+    squares = np.einsum("hd,hd->h", units, units)
+    units /= np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
+    enough = light * squares.sum()
+    found: list[np.ndarray] = []
+    while left.size and (light == 0 or squares.sum() > enough):
+        if left.size > _MANY and len(found) > _FEW:
+            return found + [left[i : i + 1] for i in range(len(left))], left[:0]
+        leader = int(np.argmax(squares))
+        close = 1 - units @ units[leader] <= 0.5 * tolerance**2
+        close[leader] = False
+        found.append(np.append(left[leader], left[close]))
+        close[leader] = True
+        left, units, squares = left[~close], units[~close], squares[~close]
+    return found, left
+
+
+def moving(neurons: Float[np.ndarray, "width columns"]) -> Int[np.ndarray, "some"]:
+    """Neurons that are not zero; others never move."""
+    return np.flatnonzero(neurons.any(axis=1))
+
+
+def _group(neurons: np.ndarray, members: np.ndarray) -> Group:
+    own = neurons[members]
+    if len(members) <= 1:
+        return Group(members, np.ones((len(members), len(members))), own)
+    largest = np.abs(own).max()
+    own = own / largest
+    if len(members) > _LARGE:
+        # V from ZᵀZ: projections on it are as good, and far cheaper.
+        rows = np.linalg.eigh(own.T @ own)[1].T[::-1]
+        parts = own @ rows.T
+        sizes = np.linalg.norm(parts, axis=0)
+        parts = parts / np.where(sizes > 0, sizes, 1.0)
+    else:
+        parts, sizes, rows = np.linalg.svd(own, full_matrices=False)
+    kept = sizes > _DUST * sizes[0]
+    parts, rows = parts[:, kept], (largest * sizes[kept])[:, None] * rows[kept]
+    if parts[:, 0].sum() < 0:
+        parts[:, 0], rows[0] = -parts[:, 0], -rows[0]
+    return Group(members, parts, rows)

@@ -1,0 +1,165 @@
+"""What a row does where it meets a line, where a slide ends, where v vanishes, and at w = 0.
+
+With v held, a row obeys ẇ = u + Σ_l ς_l s_l d_l, u = Σ_l (v·p_l) d_l, s_l = v·q_l: Filippov's rule (``switching``) says
+which ς it takes on the lines it lies on. Small differences between merged neurons pass an event by its saltation
+matrix: neighbours meet the surface at other times, by (d_lᵀδ)/(d_lᵀẇ), and what the velocity changes by there in
+between is added: δ → δ + Δẇ(d_lᵀδ)/(d_lᵀẇ). Where sliding begins this removes the part of δ across the surface.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from biasfree.dynamics.exact2._data import Data
+from biasfree.dynamics.exact2._field import Pulls, pulls_of
+from biasfree.dynamics.exact2._kernels import Pattern
+from biasfree.switching import from_zero, settle
+
+ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose
+ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
+_VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
+_GRAZING = 1e3  # largest |Δẇ|/|dᵀẇ| at which a saltation is still of first order
+
+
+class Happened(NamedTuple):
+    """What was decided: the pattern from now on, and (line, kind) of each event."""
+
+    pattern: Pattern
+    events: list[tuple[int, str]]
+
+
+def nobody_slides(side: Float[np.ndarray, "active lines"], owner: Int[np.ndarray, "rows"], dim: int) -> Pattern:
+    """A pattern without slides."""
+    active = len(side)
+    return Pattern(
+        side, owner, np.zeros((active, 1, dim)), np.zeros(active, dtype=np.int64), np.zeros((0, 2), dtype=np.int64),
+        np.zeros((0, dim)),
+    )  # fmt: skip
+
+
+def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h: int, met: np.ndarray) -> Happened:
+    """Row ``h`` has met lines, or, with none met, a slide of it has ended; rows of ``z`` change in place."""
+    dim = data.directions.shape[1]
+    held = held_by(pattern, h)
+    # Slides on dim − 1 lines leave w a single ray: it meets another line at w = 0 only.
+    last_ray = pattern.span[h] >= dim - 1 and (met.size > 0 or pattern.span[h] == dim)
+    at_zero = dim > 1 and (last_ray or not z[h, :dim].any())
+    if at_zero:
+        z[h, :dim] = 0.0
+        found = pulls_of(z, data, pattern.side)
+        return _leaves_zero(z, pattern, data, h, held, found)
+    if met.size:
+        _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
+    found = pulls_of(z, data, pattern.side)
+    second, way = z[h, dim:], found.matrices[h].T @ z[h, :dim]
+    vanished = held.size > 0 and np.linalg.norm(second) <= _VANISHED * np.linalg.norm(z[h, :dim])
+    if vanished:
+        second[:] = 0.0
+    before, after = (-way, way) if vanished else (second, second)
+    strength, drift = after @ found.q, (after @ found.p) @ data.directions
+    if met.size and (np.abs(strength[met]) <= ROUNDING * np.linalg.norm(after) * (found.whole + data.mass)).all():
+        return Happened(flipped(pattern, [(h, line) for line in met]), [(int(line), "cross") for line in met])
+    side, sliding = sides_of(pattern, data, found, h, before)
+    settled = settle(data.directions, strength, drift, 1.0, side, sliding, met)
+    new = written(pattern, data, h, settled.side, settled.sliding)
+    if met.size:
+        _carry_over(z, pattern, new, data, found, h, met)
+    return Happened(new, settled.events)
+
+
+def held_by(pattern: Pattern, h: int) -> Int[np.ndarray, "held"]:
+    """The lines a row slides on."""
+    return pattern.slides[pattern.slides[:, 0] == h, 1]
+
+
+def sides_of(
+    pattern: Pattern, data: Data, found: Pulls, h: int, second: Float[np.ndarray, "outputs"]
+) -> tuple[Float[np.ndarray, "lines"], Bool[np.ndarray, "lines"]]:
+    """ς on all lines, those slid on included, with ``second`` for v; and which are slid on."""
+    side, sliding = pattern.side[h].copy(), np.zeros(pattern.side.shape[1], dtype=bool)
+    own = pattern.slides[:, 0] == h
+    held = pattern.slides[own, 1]
+    if held.size:
+        sliding[held] = True
+        strength = second @ found.q[:, held]
+        balance = -pattern.dual[own] @ (found.matrices[h] @ second)
+        side[held] = np.clip(np.divide(balance, strength, out=np.sign(balance), where=strength != 0), -1.0, 1.0)
+    return side, sliding
+
+
+def written(
+    pattern: Pattern, data: Data, h: int, side: np.ndarray, sliding: np.ndarray, everything: bool = False
+) -> Pattern:
+    """A pattern in which row h has these sides and slides; ``everything`` holds it at w = 0."""
+    held, dim = np.flatnonzero(sliding), data.directions.shape[1]
+    span = dim if everything else len(held)
+    basis = np.pad(pattern.basis, ((0, 0), (0, max(0, span - pattern.basis.shape[1])), (0, 0)))
+    sides, spans = pattern.side.copy(), pattern.span.copy()
+    others = pattern.slides[:, 0] != h
+    slides = np.concatenate([pattern.slides[others], np.column_stack([np.full(len(held), h), held])])
+    dual = np.zeros((0, dim))
+    if held.size:
+        directions = data.directions[held]
+        dual = np.linalg.pinv(directions).T
+        basis[h, : len(held)] = np.linalg.qr(directions.T)[0].T
+    if everything:
+        basis[h] = np.eye(dim, basis.shape[1]).T
+    sides[h], spans[h] = np.where(sliding, 0.0, side), span
+    return Pattern(sides, pattern.owner, basis, spans, slides, np.concatenate([pattern.dual[others], dual]))
+
+
+def flipped(pattern: Pattern, pairs: Iterable[tuple[int, int]]) -> Pattern:
+    """A pattern in which these rows have changed sides on these lines."""
+    side = pattern.side.copy()
+    for h, line in pairs:
+        side[h, line] *= -1
+    return pattern._replace(side=side)
+
+
+def _put_on(w: Float[np.ndarray, "dim"], directions: Float[np.ndarray, "some dim"]) -> None:
+    """Move w exactly onto some lines."""
+    basis = np.linalg.qr(directions.T)[0]
+    for _ in range(2):
+        w -= basis @ (basis.T @ w)
+
+
+def _leaves_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, held: np.ndarray, found: Pulls) -> Happened:
+    """The rule at w = 0, where all lines are met at once."""
+    dim = data.directions.shape[1]
+    second = z[h, dim:]
+    side, sliding = sides_of(pattern, data, found, h, second)
+    rests = pattern.span[h] == dim
+    settled = from_zero(
+        data.directions, second @ found.q, (second @ found.p) @ data.directions, side, sliding, rests=rests
+    )
+    new = written(pattern, data, h, settled.side, settled.sliding, everything=settled.rests)
+    z[len(pattern.side) :][pattern.owner[len(pattern.side) :] == h, :dim] = 0.0
+    met = np.flatnonzero(~settled.sliding) if not rests else held
+    return Happened(new, [(int(line), "branch") for line in met])
+
+
+def _carry_over(
+    z: np.ndarray, before: Pattern, after: Pattern, data: Data, found: Pulls, h: int, met: np.ndarray
+) -> None:
+    """Take the passive rows of row h through an event."""
+    active, dim = len(after.side), data.directions.shape[1]
+    own = active + np.flatnonzero(after.owner[active:] == h)
+    if not own.size:
+        return
+    second = z[h, dim:]
+    plain, bent = second @ found.p, second @ found.q
+
+    def moving(pattern: Pattern) -> np.ndarray:
+        free, basis = (plain + pattern.side[h] * bent) @ data.directions, pattern.basis[h, : pattern.span[h]]
+        return free - (free @ basis.T) @ basis
+
+    was, now = moving(before), moving(after)
+    for line in met.tolist():
+        d = data.directions[line]
+        speed, change = was @ d, now - was
+        if speed != 0 and np.linalg.norm(change) <= _GRAZING * abs(speed):
+            z[own, :dim] += np.outer(z[own, :dim] @ d, change) / speed
+    basis = after.basis[h, : after.span[h]]
+    z[own, :dim] -= (z[own, :dim] @ basis.T) @ basis
