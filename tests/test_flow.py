@@ -7,7 +7,7 @@ import pytest
 
 import biasfree as bf
 from biasfree import Network, Stop, datasets, theory
-from biasfree.dynamics import _descent, _field, _flow, _stepper
+from biasfree.dynamics import _descent, _field, _loop, _stepper
 
 XOR = datasets.xor()
 GAUSS = datasets.symmetric_gaussian(dim=3, pairs=20, target="linear_plus_sine", seed=3)
@@ -138,7 +138,7 @@ class TestLimits:
         """How many steps one call of the compiled loop may take is fitted to the clock on the wall."""
         network = Network.init([3, 6, 1], 1.0, 0.3, 0)
         once = bf.gradient_flow(network, GAUSS, until=200, method="tsit5")
-        monkeypatch.setattr(_flow, "next_quota", lambda quota, spent: 3)
+        monkeypatch.setattr(_loop, "next_quota", lambda quota, spent: 3)
         again = bf.gradient_flow(network, GAUSS, until=200, method="tsit5")
         assert "coming to rest" in once.status.message
         assert once.counts == again.counts
