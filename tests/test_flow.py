@@ -392,7 +392,9 @@ class TestEarlyJump:
         assert "is in closed form" in run.status.message
         assert tight.losses[-1] < 0.5 * tight.losses[0]
         np.testing.assert_allclose(run.losses, tight.losses, atol=2e-5 * tight.losses[0])
-        assert run.energy_gap < 1e-3
+        assert run.balance_drift < 1e-4
+        # Where steps chatter the energy law says nothing, and no number is given.
+        assert math.isnan(run.energy_gap) == (run.counts.chattered > 0)
 
     def test_a_tiny_start_costs_hardly_more(self) -> None:
         counts = []

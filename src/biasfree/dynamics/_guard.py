@@ -65,15 +65,14 @@ def _log_loss(trajectory: Trajectory, index: int) -> float:
 
 def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float]]:
     """Name, value and limit of each gauge; NaN, which is above nothing, where one does not apply."""
-    rtol = trajectory.settings["rtol"]
-    noise, scale = rounding(trajectory), _scale(trajectory)
+    rtol, scale = trajectory.settings["rtol"], _scale(trajectory)
+    noise = rounding(trajectory) / scale if math.isfinite(scale) else math.inf
     yield "the balance drift", trajectory.balance_drift, _FLOOR + _BALANCE * rtol
     yield "the inadmissible slide", trajectory.admissibility, _FLOOR + _ADMISSIBILITY * rtol
     meets_kinks = trajectory.template.is_linear or trajectory.settings["method"] in _EXACT
     energy = _ENERGY if meets_kinks else _ENERGY_OVER_KINKS
-    yield "the energy gap", trajectory.energy_gap, _FLOOR + energy * rtol + noise / scale
-    rise = _rise(trajectory) / scale
-    yield "the rise of the objective above its start", rise, _FLOOR + _RISE * rtol + noise / scale
+    yield "the energy gap", trajectory.energy_gap, _FLOOR + energy * rtol + noise
+    yield "the rise of the objective above its start", _rise(trajectory) / scale, _FLOOR + _RISE * rtol + noise
 
 
 def _scale(trajectory: Trajectory) -> float:
