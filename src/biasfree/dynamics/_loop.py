@@ -64,7 +64,7 @@ def run(integrator: Integrator, plan: Plan, recorder: Recorder, progress: Progre
             stretches = [*stretches[:-1], *joined([*stretches[-1:], Stretch.of(piece)])]
             counts = integrator.counts()
             status = _stops.ended(piece, counts, plan)
-            teller.tell(piece, counts.accepted)
+            teller.tell(piece, counts.accepted, last=status is not None)
             attempts = next_quota(attempts, clock_time.perf_counter() - began)
     except KeyboardInterrupt:
         status = _status.interrupted(plan.axis, piece.end)

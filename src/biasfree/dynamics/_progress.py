@@ -52,13 +52,13 @@ class Teller:
         self._plan, self._callback = plan, callback
         self._last_time, self._last_call = -math.inf, -math.inf
 
-    def tell(self, piece: Piece, steps: int) -> None:
+    def tell(self, piece: Piece, steps: int, last: bool) -> None:
         """After a piece; the loss costs an evaluation, so it is computed only for a callback that is due."""
         if self._callback is None:
             return
         now, until = clock_time.perf_counter(), self._plan.until
         further = math.isfinite(until) and piece.end - self._last_time >= _PART * until
-        if not further and now - self._last_call < _SECONDS and piece.ended is None:
+        if not further and now - self._last_call < _SECONDS and not last:
             return
         self._last_time, self._last_call = piece.end, now
         self._callback(Progress(piece.end, until, steps, self._loss(piece)))

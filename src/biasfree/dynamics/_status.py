@@ -52,7 +52,7 @@ STATIONARY = "the start is a stationary point, a minimum or a saddle; the gradie
 
 def never_at_level() -> Status:
     """A level is waited for without end where nothing moves."""
-    return Status("stuck", "the loss level asked for is never met.")
+    return Status("stationary", "the loss level asked for is never met.")
 
 
 def descended(steps: int, rate: float) -> Status:

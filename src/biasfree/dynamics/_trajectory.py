@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _CLOSE = 1e-6  # of a time found by its loss
+_ROUNDINGS = 64.0  # of a sum over neurons and samples, in units of float64's own
+_LARGEST_LOG = 700.0  # e^700 is a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,12 +202,32 @@ class Trajectory:
                 return float(np.max(np.abs(fall - spent) / np.maximum(1.0, np.abs(fall))))
             objective = self.objectives()
             initial = objective[0] + self.energies[0]  # the first saved time need not be 0
-            return float(np.max(np.abs(objective[0] - objective - spent)) / initial) if initial > 0 else 0.0
+            gap = float(np.max(np.abs(objective[0] - objective - spent)))
+            # Of a start that is fitted already no more can be said than outputs are rounded to.
+            return gap / max(float(initial), self.rounding) if gap else 0.0
 
     def objectives(self) -> Float[np.ndarray, "saved"]:
         """What the flow descends on, L + ½λ‖W‖², at the saved times."""
         squares = sum((layer**2).sum(axis=(1, 2)) for layer in self.weights)
         return self.losses + 0.5 * self.settings["weight_decay"] * squares
+
+    @functools.cached_property
+    def output_rounding(self) -> float:
+        """How far outputs may be off by rounding: as sums of products, by that of ‖x‖ times the layers' norms."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            reach = np.prod([np.sqrt((layer**2).sum(axis=(1, 2))).max() for layer in self.weights])
+            reach = reach * np.sqrt((np.asarray(self.dataset.inputs) ** 2).sum(axis=1).max())
+            return _ROUNDINGS * np.finfo(float).eps * float(reach + np.abs(self.dataset.targets).max())
+
+    @property
+    def rounding(self) -> float:
+        """How far the objective (ln L on the loss clock) may be off by that."""
+        noise = self.output_rounding
+        if self.settings["clock"] == "loss":
+            return noise
+        largest = math.exp(min(float(self.log_losses.max()), _LARGEST_LOG))
+        slope = math.sqrt(2 * largest) if self.settings["loss"] == "square" else max(largest, 1.0)
+        return slope * noise + noise * min(noise, 1.0)
 
     # Files and text
 
