@@ -199,6 +199,8 @@ class TestStops:
         assert run.status.name == "step limit"
         assert not run.status.complete
         assert "max_steps" in run.status.message
+        steps = bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.3, 0), GAUSS, until=100, max_steps=5, method="tsit5")
+        assert steps.counts.accepted + steps.counts.rejected == 5
 
     def test_interruption_keeps_what_there_is(self) -> None:
         def interrupt(progress) -> None:
@@ -365,7 +367,7 @@ class TestDescent:
         network = Network.init([3, 6, 1], 1.0, 0.3, 0)
         whole = bf.descent_gap(network, GAUSS, learning_rate=0.02, until=4, points=8, method="tsit5")
         assert whole.cut_short == ""
-        short = bf.descent_gap(network, GAUSS, learning_rate=0.02, until=4, points=8, method="tsit5", max_steps=12)
+        short = bf.descent_gap(network, GAUSS, learning_rate=0.02, until=4, points=8, method="tsit5", max_steps=14)
         assert 0 < len(short.times) < len(whole.times)
         np.testing.assert_array_equal(short.times, whole.times[: len(short.times)])
         np.testing.assert_allclose(short.loss, whole.loss[: len(short.times)], rtol=1e-9)

@@ -82,6 +82,7 @@ def run(integrator: Integrator, plan: Plan, recorder: Recorder, progress: Progre
 
 def _budget(integrator: Integrator, plan: Plan, recorder: Recorder, attempts: int) -> Budget:
     """Dense pieces are asked for any time within them; others must end where something is to be saved."""
+    attempts = min(attempts, _stops.attempts_left(integrator.counts(), plan))
     if integrator.dense:
         return Budget(plan.until, recorder.steps_left, attempts)
     return Budget(min(recorder.next_time(plan.until), plan.until), recorder.steps_left, attempts, recorder.pause)

@@ -24,3 +24,10 @@ def ended(piece: Piece, counts: Counts, plan: Plan) -> Status | None:
     if attempts >= plan.max_steps:
         return _status.out_of_steps(plan.axis, piece.end, plan.max_steps)
     return None
+
+
+def attempts_left(counts: Counts, plan: Plan) -> int:
+    """Attempts until one of these rules is to be looked at: on any machine a run ends at the same step."""
+    attempts = counts.accepted + counts.rejected
+    left = plan.max_steps - attempts
+    return max(1, min(left, _PATIENCE - attempts) if attempts < _PATIENCE else left)
