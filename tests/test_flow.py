@@ -194,6 +194,18 @@ class TestStops:
         again = bf.gradient_flow(run.final, GAUSS, until=100, stop=0.3)
         assert again.times.tolist() == [0.0]
 
+    @pytest.mark.parametrize("decay", [0.0, 0.1])
+    def test_a_level_is_neither_jumped_over_nor_waited_for_by_steps(self, decay) -> None:
+        network, options = Network.init([3, 6, 1], 1.0, 0.3, 0), {"method": "tsit5", "weight_decay": decay}
+        last = bf.gradient_flow(network, GAUSS, until=1e5, **options).losses[-1]
+        below = bf.gradient_flow(network, GAUSS, until=1e5, stop=0.9 * last, **options)
+        assert below.status.name == "reached"
+        assert below.counts.accepted < 1000
+        for part in (1.0001, 1.2):
+            above = bf.gradient_flow(network, GAUSS, until=1e5, stop=part * last, **options)
+            assert above.status.name == "loss level"
+            assert 0.9 * part * last < above.losses[-1] <= part * last
+
     def test_step_limit_and_resume(self) -> None:
         run = bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.3, 0), GAUSS, until=100, max_steps=5)
         assert run.status.name == "step limit"

@@ -76,6 +76,13 @@ def test_the_gauges(flow) -> None:
             assert text in run.status.message
 
 
+def test_weights_whose_squares_overflow(flow) -> None:
+    first, second = flow.weights
+    run = doctored(flow, weights=(changed(first, (-1, 0, 0), 1e200), second))
+    assert run.status.name == "inaccurate"
+    assert "balance drift is inf" in run.status.message
+
+
 def test_a_run_cut_short_keeps_its_name_and_gets_the_sentence(flow) -> None:
     cut = dataclasses.replace(flow, status=flow.status._replace(name="interrupted"))
     run = doctored(cut, admissibility=0.3)

@@ -19,6 +19,7 @@ _REACH, _FARTHER = 300, 100  # steps that the closed form may stand for at first
 _SOON, _SELDOM = 10, 100  # between looks: a tenth of the steps so far, a hundred at most
 _AFTER_FAILURE, _LONGEST_WAIT = 3, 300  # a third of them, a few hundred at most
 _STEPS, _SLOW = 50, 1e-2  # worth a look if so many steps at this speed would move the weights by so little
+_CLEARLY = 0.01  # in ln L; a way in closed form is below √rtol of the weights long, and decay keeps L from vanishing
 _HORIZON = 10  # times as long as the run so far must rest last, where no end is given
 
 
@@ -35,8 +36,8 @@ class RestWatch:
     """Looks for rest from time to time."""
 
     def __init__(self, plan: Plan) -> None:
-        """A loss level must be seen when it is passed, not jumped over; on the loss clock nothing rests."""
-        self.off = plan.clock != "time" or not (plan.stop.converged or plan.stop.level == -math.inf)
+        """On the loss clock nothing rests."""
+        self.off = plan.clock != "time"
         self.next_look = 1
         self.products = 0  # of the Hessian with a vector
         self._plan = plan
@@ -65,9 +66,23 @@ class RestWatch:
             self._since, self._reach = None, _REACH
             self.next_look = accepted + min(1 + accepted // _AFTER_FAILURE, _LONGEST_WAIT)
             return None
+        if self._may_pass_level(rest.weights(duration), problem, kind):
+            return None
         self._since = time if self._since is None else self._since
         self._reach *= _FARTHER
         return Found(rest, duration, duration == horizon, self._since)
+
+    def _may_pass_level(self, end: _field.Weights, problem: Any, kind: _field.Kind) -> bool:
+        """A loss level must be seen when it is passed, not jumped over.
+
+        The loss only falls, so that one above the level at the end is above it all the way. With weight decay it is
+        the objective that falls; the loss then moves by little on so short a way, and must be clearly above.
+        """
+        level = self._plan.stop.level
+        if level == -math.inf:
+            return False
+        clear = level + (_CLEARLY if self._plan.weight_decay else 0.0)
+        return not float(_field.compiled_log_loss(end, problem, kind=kind)) > clear
 
 
 def _norm(weights: Any) -> float:

@@ -168,7 +168,8 @@ class Trajectory:
         """Gauge 1: largest drift of a neuron's balance ‖incoming‖² − ‖outgoing‖², relative to its largest size.
 
         Conserved by the flow; weight decay shrinks it by e^{−2λt}, which is taken out. NaN where no neuron obeys
-        the law (one layer, neurons at an identity skip) or the factor is unknown (decay on the loss clock).
+        the law (one layer, neurons at an identity skip) or the factor is unknown (decay on the loss clock), infinite
+        where it applies and overflows.
         """
         decay = self.settings["weight_decay"]
         if decay and self.settings["clock"] == "loss":
@@ -179,10 +180,11 @@ class Trajectory:
             # A skip that starts or ends at these neurons gives them a weight that does not move.
             if any(span and layer in (end - span, end) for end, span in enumerate(skips, 1)):
                 continue
-            incoming, outgoing = (before**2).sum(axis=2), (after**2).sum(axis=1)
-            balance, size = incoming - outgoing, (incoming + outgoing).max()
-            drifts.append(np.abs(balance - fade * balance[0]).max() / size if size > 0 else 0.0)
-        return float(max(drifts)) if drifts else math.nan
+            with np.errstate(over="ignore", invalid="ignore"):
+                incoming, outgoing = (before**2).sum(axis=2), (after**2).sum(axis=1)
+                balance, size = incoming - outgoing, (incoming + outgoing).max()
+                drifts.append(_number(np.abs(balance - fade * balance[0]).max() / size) if size else 0.0)
+        return max(drifts) if drifts else math.nan
 
     @functools.cached_property
     def energy_gap(self) -> float:
@@ -199,17 +201,25 @@ class Trajectory:
         with np.errstate(invalid="ignore", over="ignore"):
             if by_loss:
                 fall = self.log_losses[0] - self.log_losses
-                return float(np.max(np.abs(fall - spent) / np.maximum(1.0, np.abs(fall))))
+                return _number(np.max(np.abs(fall - spent) / np.maximum(1.0, np.abs(fall))))
             objective = self.objectives()
             initial = objective[0] + self.energies[0]  # the first saved time need not be 0
-            gap = float(np.max(np.abs(objective[0] - objective - spent)))
+            gap = _number(np.max(np.abs(objective[0] - objective - spent)))
             # Of a start that is fitted already no more can be said than outputs are rounded to.
             return gap / max(float(initial), self.rounding) if gap else 0.0
 
     def objectives(self) -> Float[np.ndarray, "saved"]:
         """What the flow descends on, L + ½λ‖W‖², at the saved times."""
-        squares = sum((layer**2).sum(axis=(1, 2)) for layer in self.weights)
-        return self.losses + 0.5 * self.settings["weight_decay"] * squares
+        decay = self.settings["weight_decay"]
+        if not decay:
+            return self.losses
+        with np.errstate(over="ignore"):
+            return self.losses + 0.5 * decay * sum((layer**2).sum(axis=(1, 2)) for layer in self.weights)
+
+    @property
+    def by_logarithm(self) -> bool:
+        """Whether ln L takes the objective's place: on the loss clock, where L may be below any number."""
+        return self.settings["clock"] == "loss" and not self.settings["weight_decay"]
 
     @functools.cached_property
     def output_rounding(self) -> float:
@@ -223,7 +233,7 @@ class Trajectory:
     def rounding(self) -> float:
         """How far the objective (ln L on the loss clock) may be off by that."""
         noise = self.output_rounding
-        if self.settings["clock"] == "loss":
+        if self.by_logarithm:
             return noise
         largest = math.exp(min(float(self.log_losses.max()), _LARGEST_LOG))
         slope = math.sqrt(2 * largest) if self.settings["loss"] == "square" else max(largest, 1.0)
@@ -259,3 +269,8 @@ class Trajectory:
         return _card.card(self)
 
     __repr__ = __str__
+
+
+def _number(gauge: float) -> float:
+    """A gauge that overflows is infinite, not unknown."""
+    return math.inf if math.isnan(gauge) else float(gauge)
