@@ -9,5 +9,6 @@ from hypothesis import settings
 _ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("BIASFREE_QUIET", "1")  # compiling is not announced in the middle of what tests read
 settings.register_profile("biasfree", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("biasfree")

@@ -67,3 +67,10 @@ def test_a_million_points_need_memory_of_their_own_size_only() -> None:
 def test_refuses_what_is_not_numbers() -> None:
     with pytest.raises(ValueError, match="array of real numbers"):
         lines([["a", "b"]])
+
+
+def test_they_are_found_from_the_package() -> None:
+    import biasfree as bf
+
+    assert bf.lines.lines is lines
+    assert "lines" in dir(bf)

@@ -1,5 +1,6 @@
 """Trajectories: what is saved, what can be asked of them, and their files."""
 
+import itertools
 import json
 import math
 
@@ -112,8 +113,35 @@ def test_netcdf_round_trip(kind, flow, descent, tmp_path) -> None:
     assert (again.status, again.counts, again.settings) == (run.status, run.counts, dict(run.settings))
     assert (str(again), again.template.architecture) == (str(run), run.template.architecture)
     assert again.environment == run.environment
+    assert again.stretches == run.stretches
+    assert run.stretches[-1].end == run.times[-1]
+    np.testing.assert_equal(again.admissibility, run.admissibility)
     middle = float(run.times[0] + 0.4 * (run.times[-1] - run.times[0]))
     assert_same_weights(again.at(middle), run.at(middle), rtol=0, atol=0)
+
+
+def test_files_of_the_first_format_are_read(flow, tmp_path) -> None:
+    old = flow.to_xarray()
+    del old.attrs["stretches"], old.attrs["admissibility"]
+    old.attrs["format"] = "biasfree trajectory 1"
+    old.to_netcdf(tmp_path / "old.nc", engine="h5netcdf")
+    again = Trajectory.load(tmp_path / "old.nc")
+    assert again.stretches == ()
+    assert math.isnan(again.admissibility)
+    np.testing.assert_array_equal(again.losses, flow.losses)
+
+
+def test_stretches_are_told(flow) -> None:
+    """A linear network from a small start leaps over the early phase, takes steps, and comes to rest."""
+    run = bf.gradient_flow(START.with_slope(1.0).rescaled(1e-4), DATA, until=300.0, method="tsit5")
+    assert [stretch.how for stretch in run.stretches] == ["closed form", "tsit5", "coming to rest"]
+    assert run.stretches[0].begin == 0
+    assert run.stretches[-1].end == 300
+    for one, two in itertools.pairwise(run.stretches):
+        assert one.end == two.begin
+    assert "coming to rest to t = 300" in str(run)
+    assert json.loads(json.dumps(run.summary()))["stretches"][1]["how"] == "tsit5"
+    assert "course" not in str(flow)
 
 
 def test_xarray_is_labelled(flow) -> None:

@@ -15,7 +15,7 @@ else:
     os.environ["JAX_ENABLE_X64"] = "1"
 
 if TYPE_CHECKING:
-    from biasfree import answers, datasets, losses, measure, networks, report, studies, theory
+    from biasfree import answers, datasets, lines, losses, measure, networks, report, studies, theory
     from biasfree.answers import diagnose, inspect
     from biasfree.datasets import Dataset
     from biasfree.dynamics import (
@@ -42,7 +42,7 @@ _HOME = {
     "gradient_flow": "biasfree.dynamics",
     "inspect": "biasfree.answers",
 }
-_MODULES = ("answers", "datasets", "dynamics", "losses", "measure", "networks", "report", "studies", "theory")
+_MODULES = ("answers", "datasets", "dynamics", "lines", "losses", "measure", "networks", "report", "studies", "theory")
 
 __all__ = [
     "Dataset",
@@ -57,6 +57,7 @@ __all__ = [
     "gradient_descent",
     "gradient_flow",
     "inspect",
+    "lines",
     "losses",
     "measure",
     "networks",

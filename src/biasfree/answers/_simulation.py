@@ -41,7 +41,7 @@ def simulated(
     common: dict[str, Any] = {"loss": loss, "progress": progress, "max_steps": 300_000, **options}
     if network.depth == 2 and (network.is_linear or len(lines(data.inputs)) * network.widths[1] <= _CROSSINGS):
         run = gradient_flow(network, data, method="exact", **common)
-        if run.status.name != "stuck":
+        if run.status.name not in ("stuck", "inaccurate", "not finite"):
             return _whole(run)
     return _whole(gradient_flow(network, data, method="bosh3", rtol=1e-4, **common))
 

@@ -1,6 +1,7 @@
 """``biasfree diagnose``: the title's question for the user's own data."""
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -41,6 +42,8 @@ def diagnose(
     from biasfree.report._answer_page import Section, write_answer_page
     from biasfree.report._answer_progress import answer_progress
 
+    if quiet:
+        os.environ["BIASFREE_QUIET"] = "1"
     for path, endings in ((json_file, (".json",)), (html, (".html",)), (plot, _plots.FORMATS)):
         if path is not None:
             files.writable(path, endings)

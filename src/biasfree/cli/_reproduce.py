@@ -44,6 +44,8 @@ def reproduce(
             also = f" ({', '.join(study.aliases)})" if study.aliases else ""
             typer.echo(f"{study.id:28} {study.title}{also}")
         return
+    if quiet:
+        os.environ["BIASFREE_QUIET"] = "1"
     # Everything that can be wrong is found out before the work starts.
     if json_file is not None:
         files.writable(json_file, (".json",))

@@ -1,5 +1,6 @@
 """``biasfree simulate``: train a network and tell how it went."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,6 +58,8 @@ def simulate(
     from biasfree.networks import Network
     from biasfree.report import _plots, plot_loss, progress_bar, save_figure
 
+    if quiet:
+        os.environ["BIASFREE_QUIET"] = "1"
     # Everything that can be wrong is found out before the work starts.
     if out is not None:
         files.writable(out, (".nc",))

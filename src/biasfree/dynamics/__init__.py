@@ -3,8 +3,11 @@
 from biasfree.dynamics._descent import gradient_descent
 from biasfree.dynamics._flow import METHODS, gradient_flow
 from biasfree.dynamics._gap import DescentGap, descent_gap
-from biasfree.dynamics._settings import Progress, Status, Stop
-from biasfree.dynamics._trajectory import Counts, Trajectory
+from biasfree.dynamics._pieces import Counts, Stretch
+from biasfree.dynamics._plan import Stop
+from biasfree.dynamics._progress import Progress
+from biasfree.dynamics._status import Status
+from biasfree.dynamics._trajectory import Trajectory
 
 __all__ = [
     "METHODS",
@@ -13,6 +16,7 @@ __all__ = [
     "Progress",
     "Status",
     "Stop",
+    "Stretch",
     "Trajectory",
     "descent_gap",
     "gradient_descent",

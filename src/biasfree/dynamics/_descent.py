@@ -1,5 +1,7 @@
 """Gradient descent: the papers' protocol, one compiled loop."""
 
+import math
+import sys
 import time as clock_time
 from collections.abc import Iterable
 from functools import partial
@@ -11,13 +13,18 @@ import numpy as np
 
 from biasfree import checks
 from biasfree.datasets import Dataset
-from biasfree.dynamics import _field
-from biasfree.dynamics._recorder import Recorder
-from biasfree.dynamics._settings import Progress, ProgressCallback, Status, check_callback, next_quota, save_points
-from biasfree.dynamics._trajectory import Counts, Trajectory
+from biasfree.dynamics import _field, _guard, _loop, _status
+from biasfree.dynamics._compiling import announced
+from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
+from biasfree.dynamics._plan import Plan
+from biasfree.dynamics._progress import ProgressCallback, check_callback
+from biasfree.dynamics._recorder import Recorder, save_points
+from biasfree.dynamics._trajectory import Trajectory
 from biasfree.networks import Network
+from biasfree.switching import Switches
 
 _DEFAULT_SAVES = 200
+_WHOLE = 1e-12  # relative rounding of a flow time that is a whole number of steps
 
 
 def gradient_descent(
@@ -54,33 +61,22 @@ def gradient_descent(
     """
     rate, total = checks.positive(learning_rate, "learning_rate"), checks.count(steps, "steps")
     decay = checks.non_negative(weight_decay, "weight_decay")
-    problem = _field.problem(network, dataset, loss, decay)
-    kind = _field.Kind(loss, network.architecture)
+    _field.problem(network, dataset, loss, decay)
     check_callback(progress)
     points = save_points(min(_DEFAULT_SAVES, total) if save is None else save, total, "steps")
     assert points is not None
     if isinstance(save, Iterable) and (points != np.round(points)).any():
         raise ValueError("save must be whole steps for descent; a flow time t is step t/learning_rate.")
+    plan = Plan(network, dataset, loss, rate * total, rtol=0.0, atol=0.0, weight_decay=decay, max_steps=sys.maxsize)
     settings = {
         "method": "descent", "loss": loss, "clock": "time", "until": rate * total, "steps": total,
         "learning_rate": rate, "weight_decay": decay,
     }  # fmt: skip
 
     began = clock_time.perf_counter()
-    recorder, done, status = _descend(
-        network.weights, problem, kind, rate, np.unique(np.round(points)), total, progress
-    )
-    return Trajectory.assemble(
-        recorder,
-        network=network,
-        dataset=dataset,
-        problem=problem,
-        kind=kind,
-        settings=settings,
-        status=status,
-        counts=Counts(evaluations=done, accepted=done, smallest_step=rate),
-        seconds=clock_time.perf_counter() - began,
-    )
+    recorder = Recorder(network.weights, np.unique(np.round(points)) * rate, plan.until)
+    outcome = _loop.run(Descent(plan, rate, total), plan, recorder, progress)
+    return _guard.judged(Trajectory.assemble(outcome, plan, settings, clock_time.perf_counter() - began))
 
 
 def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> Any:
@@ -89,54 +85,59 @@ def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> A
     rate = settings["learning_rate"]
     problem = _field.problem(trajectory.template, trajectory.dataset, settings["loss"], settings["weight_decay"])
     kind = _field.Kind(settings["loss"], trajectory.template.architecture)
-    steps = int(np.floor(time / rate * (1 + 1e-12))) - round(start / rate)
+    steps = int(np.floor(time / rate * (1 + _WHOLE))) - round(start / rate)
     after, _ = _steps(tuple(map(jnp.asarray, weights)), 0.0, problem, rate, steps, kind=kind)
     return after
 
 
-def _descend(
-    weights: _field.Weights,
-    problem: _field.Problem,
-    kind: _field.Kind,
-    rate: float,
-    points: np.ndarray,
-    total: int,
-    progress: ProgressCallback | None,
-) -> tuple[Recorder, int, Status]:
-    """Run the compiled loop in short calls; the recorder counts steps, which become times at the end."""
-    recorder = Recorder(weights, points * rate, rate * total)
-    recorder.offer(0.0, weights, 0.0)
-    # Of full type, like what the loop makes of it: it is compiled once.
-    step, quota, energy = 0, 4, jnp.asarray(0.0, float)
-    status = Status("reached", f"took {total} steps of {rate:g}, flow time {rate * total:g}.")
-    upcoming = iter([*points[points > 0], total])
-    target = int(next(upcoming))
-    try:
-        while step < total:
-            began = clock_time.perf_counter()
-            count = min(quota, target - step)
-            new, new_energy = jax.block_until_ready(_steps(weights, energy, problem, rate, count, kind=kind))
-            if not bool(jnp.isfinite(_field.squared_norm(new))):
-                status = Status(
-                    "not finite",
-                    f"diverged between steps {step} and {step + count}; what is kept ends at step {step}. "
-                    f"Try a learning rate below {rate:g}.",
-                )
-                recorder.offer(step * rate, weights, float(energy), keep=True)
-                break
-            weights, energy, step = new, new_energy, step + count
-            recorder.offer(step * rate, weights, float(energy))
-            if step == target:
-                target = int(next(upcoming, total))
-            if progress is not None:
-                loss = float(jnp.exp(_field.compiled_log_loss(weights, problem, kind=kind)))
-                progress(Progress(step * rate, total * rate, step, loss))
-            spent = clock_time.perf_counter() - began
-            quota = next_quota(quota, spent)
-    except KeyboardInterrupt:
-        recorder.offer(step * rate, weights, float(energy), keep=True)
-        status = Status("interrupted", f"interrupted after {step} of {total} steps; all until then is kept.")
-    return recorder, step, status
+class Descent:
+    """Descent as an integrator: a piece is so many steps of one size, and time is their number times the rate."""
+
+    dense = False
+
+    def __init__(self, plan: Plan, learning_rate: float, steps: int) -> None:
+        """From the plan's network, ``steps`` of them."""
+        self._rate, self._total, self._done = learning_rate, steps, 0
+        self._problem = _field.problem(plan.network, plan.dataset, plan.loss, plan.weight_decay)
+        self._kind = _field.Kind(plan.loss, plan.network.architecture)
+        # Of full type, like what the loop makes of it: it is compiled once.
+        self._weights, self._energy = plan.network.weights, jnp.asarray(0.0, float)
+
+    def advance(self, budget: Budget) -> Piece:
+        """Go on, within the budget."""
+        done, rate = self._done, self._rate
+        count = min(budget.attempts, budget.steps, min(round(budget.until / rate), self._total) - done)
+        with announced("descent"):
+            after = _steps(self._weights, self._energy, self._problem, rate, count, kind=self._kind)
+            weights, energy = jax.block_until_ready(after)
+        if not bool(jnp.isfinite(_field.squared_norm(weights))):
+            return self._piece(done, ended=_status.diverged(done, done + count, rate))
+        self._weights, self._energy, self._done = weights, energy, done + count
+        return self._piece(done, ended=_status.descended(done + count, rate) if self._done >= self._total else None)
+
+    def _piece(self, begun: int, ended: _status.Status | None) -> Piece:
+        weights, energy, rate = self._weights, self._energy, self._rate
+
+        def at(_: float) -> Point:
+            return Point(tuple(np.asarray(w) for w in weights), float(energy))
+
+        return Piece(begun * rate, self._done * rate, at, "descent", self._done - begun, dense=False, ended=ended)
+
+    def counts(self) -> Counts:
+        """What it has cost so far."""
+        return Counts(evaluations=self._done, accepted=self._done, smallest_step=self._rate)
+
+    def remark(self) -> str:
+        """Nothing to say."""
+        return ""
+
+    def events(self) -> Switches | None:
+        """Not known."""
+        return None
+
+    def admissibility(self) -> float:
+        """Does not apply."""
+        return math.nan
 
 
 @partial(jax.jit, static_argnames="kind")

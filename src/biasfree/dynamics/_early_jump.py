@@ -11,20 +11,22 @@ Deep networks have no such phase: their early flow is homogeneous of higher degr
 gets smaller. One ten times smaller costs about a fifth more of them, as measured at depths 3 and 4.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from biasfree.datasets import Dataset
+from biasfree.dynamics._pieces import Point
+from biasfree.dynamics._plan import Plan
 from biasfree.lines import Lines, lines
-from biasfree.networks import Network
 
 if TYPE_CHECKING:
     from biasfree.dynamics.exact._early import Early
 
-_CROSSING, _PER_SAMPLE = 300_000, 50  # multiplications
+_CROSSING, _PER_SAMPLE = 300_000, 50  # multiplications, as measured
+_FIRST_WAIT = 8  # accepted steps between the first looks; later a third of all so far
+_SMALLEST, _LARGEST = 1e-290, 1e290  # what the closed form multiplies and takes logarithms of must be a number
 
 
 @dataclass(frozen=True)
@@ -35,25 +37,24 @@ class Leap:
     switches: int
     _early: "Early"
 
-    def weights(self, elapsed: float) -> Any:
-        """Both layers."""
+    def at(self, elapsed: float) -> Point:
+        """Both layers, and ∫‖Ẇ‖² since the beginning."""
         neurons = self._early.at(elapsed)
-        return jnp.asarray(neurons[:, :-1]), jnp.asarray(neurons[None, :, -1])
-
-    def energy(self, elapsed: float) -> float:
-        """∫‖Ẇ‖² since the beginning."""
-        return self._early.energy(elapsed)
+        return Point((neurons[:, :-1], neurons[None, :, -1]), self._early.energy(elapsed))
 
 
 class EarlyJump:
     """Looks for the moment to leap, once in a run."""
 
-    def __init__(self, network: Network, dataset: Dataset, settings: dict[str, Any]) -> None:
+    def __init__(self, plan: Plan) -> None:
         """Two layers and one output; else it never leaps."""
+        network = plan.network
         self.over = network.depth != 2 or any(network.skips) or network.widths[-1] != 1
         self.next_look = 0
+        self._plan = plan
         self._slope = 1.0 if network.is_linear else network.slope
-        self._dataset, self._settings = dataset, settings
+        self._inputs = np.asarray(plan.dataset.inputs)
+        self._targets = np.asarray(plan.dataset.targets, dtype=float)
         self._lines: Lines | None = None
         self._active: np.ndarray | None = None
         self._evaluations = 0
@@ -61,24 +62,35 @@ class EarlyJump:
     def look(self, weights: Any, time: float, accepted: int, evaluations: int, log_loss: float) -> Leap | None:
         """The leap to take here, if it is the cheaper way by now; ``log_loss`` is that of the start."""
         first, second = (np.asarray(layer) for layer in weights)
-        inputs, targets = np.asarray(self._dataset.inputs), np.asarray(self._dataset.targets, dtype=float)
-        self.next_look = accepted + accepted // 3 + 8
+        self.next_look = accepted + accepted // 3 + _FIRST_WAIT
         if self._lines is None:
-            self._lines = lines(inputs)
-        if self._slope < 1 and self._lines.pulls(targets)[2].size:
-            before, self._active = self._active, first @ inputs.T > 0
-            spent, self._evaluations = evaluations - self._evaluations, evaluations
-            gradient = 4 * inputs.size * len(first)
-            crossing = _CROSSING + _PER_SAMPLE * len(inputs)
-            if before is None or crossing * int(np.sum(self._active != before)) > gradient * spent:
-                return None
+            self._lines = lines(self._inputs)
+        if not self._cheaper(first, evaluations):
+            return None
+        self.over = True
+        return self._leap(np.column_stack([first, second[0]]), self._lines, time, log_loss)
+
+    def _cheaper(self, first: np.ndarray, evaluations: int) -> bool:
+        """Whether the crossings since the last look would have cost less than the steps."""
+        assert self._lines is not None
+        if self._slope == 1 or not self._lines.pulls(self._targets)[2].size:
+            return True
+        before, self._active = self._active, first @ self._inputs.T > 0
+        spent, self._evaluations = evaluations - self._evaluations, evaluations
+        gradient = 4 * self._inputs.size * len(first)
+        crossing = _CROSSING + _PER_SAMPLE * len(self._inputs)
+        return before is not None and crossing * int(np.sum(self._active != before)) <= gradient * spent
+
+    def _leap(self, neurons: np.ndarray, grouped: Lines, time: float, log_loss: float) -> Leap | None:
         from biasfree.dynamics.exact._early import early_phase, spectral_norm  # Numba is loaded when it is needed
 
-        self.over = True
-        scale = float(np.exp(log_loss)) if self._settings["clock"] == "loss" else 1.0
+        plan = self._plan
+        power = spectral_norm(self._inputs)
+        scale = math.exp(min(log_loss, 700.0)) if plan.clock == "loss" else 1.0
+        if not all(_SMALLEST < size < _LARGEST for size in (power, scale, power / max(scale, _SMALLEST))):
+            return None
         early = early_phase(
-            np.column_stack([first, second[0]]), self._lines, targets, spectral_norm(inputs),
-            slope=self._slope, loss=self._settings["loss"], decay=self._settings["weight_decay"] / scale, scale=scale,
-            rtol=self._settings["rtol"], until=self._settings["until"] - time,
+            neurons, grouped, self._targets, power, slope=self._slope, loss=plan.loss, decay=plan.weight_decay / scale,
+            scale=scale, rtol=plan.rtol, until=plan.until - time,
         )  # fmt: skip
         return None if early is None else Leap(early.time, len(early.events), early)

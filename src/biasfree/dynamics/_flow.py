@@ -1,37 +1,35 @@
-"""Gradient flow: exactly from event to event where that is possible, by adaptive steps where not."""
+"""Gradient flow: exactly from event to event where that is possible, by adaptive steps where not.
 
+The way of a call: a ``Plan`` (what is asked), a method for it (``_choice``), one loop that runs the method's integrator
+(``_loop``), and a judge of what comes out (``_guard``).
+"""
+
+import dataclasses
 import math
 import time as clock_time
 from collections.abc import Iterable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from biasfree import checks
 from biasfree.datasets import Dataset
-from biasfree.dynamics import _field, _stepper
-from biasfree.dynamics._early_jump import EarlyJump, Leap
-from biasfree.dynamics._recorder import Recorder
-from biasfree.dynamics._settings import (
-    Progress,
-    ProgressCallback,
-    Status,
-    Stop,
-    check_callback,
-    next_quota,
-    save_points,
-)
-from biasfree.dynamics._settings import axis as symbol
-from biasfree.dynamics._steady import Rest, find_rest
-from biasfree.dynamics._trajectory import Counts, Trajectory
-from biasfree.lines import lines
+from biasfree.dynamics import _field, _guard, _loop
+from biasfree.dynamics._adaptive import Adaptive
+from biasfree.dynamics._choice import METHODS, adaptive, choose
+from biasfree.dynamics._loop import Outcome
+from biasfree.dynamics._pieces import Integrator, Point, Stretch
+from biasfree.dynamics._plan import Plan, Stop
+from biasfree.dynamics._progress import ProgressCallback, check_callback
+from biasfree.dynamics._recorder import Recorder, save_points
+from biasfree.dynamics._standing import Standing, stands_still
+from biasfree.dynamics._trajectory import Trajectory
 from biasfree.networks import Network
 
-METHODS = ("auto", "exact", *_stepper.SOLVERS)
-_CROSSINGS = 10_000  # lines × neurons up to which every crossing is met
-_REACH = 300  # steps that the closed form may stand for at first
-_PATIENCE, _HARDLY = 20_000, 1e-8  # attempts after which so small a part of the way is no way at all
+__all__ = ["METHODS", "gradient_flow", "resume"]
+
+_TIGHTEST, _LOOSEST = 1e-13, 0.1  # rtol: below is rounding, above a step says nothing
+_BELOW_START = 1e-6  # of rtol times the start's size: the absolute tolerance, far below weights that matter
 
 
 def gradient_flow(
@@ -55,8 +53,12 @@ def gradient_flow(
 
     The exact flow of a two-layer network goes from one activation boundary to the next, and along those on which
     neurons slide; ``events`` of the result tells when. Where adaptive steps are used instead and a neuron slides, they
-    chatter across the boundary at a smallest step, and ``status`` says so. A flow that has come to rest for good is not
-    integrated further; its last state stands for the remaining time.
+    chatter across the boundary at a smallest step, and ``status`` says so. Adaptive steps end where the flow comes to
+    rest: what is left of the way is then in closed form, and ``stretches`` of the result tells from when on.
+
+    Every result is judged before it is handed out: weights and losses must be numbers, the objective may not rise, and
+    the gauges must lie within a stated multiple of ``rtol``. Else ``status`` is "inaccurate" or "not finite", and says
+    by which gauge.
 
     Args:
         network: the start.
@@ -67,7 +69,9 @@ def gradient_flow(
             ``"tsit5"`` or ``"dopri8"``. ``"auto"`` takes the exact flow where it is the better one: on symmetric data,
             for linear networks, and while there are not too many lines and neurons for all their crossings to be met
             one by one. Else it takes Tsit5 for linear networks, and Bosh3 for all others and on the loss clock, where
-            kinks make a low order cheaper. ``settings["because"]`` says why.
+            kinks make a low order cheaper; there, on generic data of hundreds of samples and neurons, steps chatter and
+            are no better than descent at a small rate. If the exact flow gets stuck, adaptive steps go on from where it
+            stands; if its result is not to be trusted, they begin again. ``settings["because"]`` says why.
         rtol: relative tolerance of a step, neuron by neuron.
         atol: absolute tolerance; far below the initial weights by default.
         weight_decay: λ.
@@ -90,312 +94,134 @@ def gradient_flow(
     >>> flow.status.name, float(flow.times[-1])
     ('reached', 1.0)
     """
-    until, rtol, smallest = _checked(until, rtol, smallest_step)
-    rule = Stop.of(stop)
-    if math.isinf(until) and rule == Stop():
-        raise ValueError("until=inf needs a stop rule: a loss level or 'converged'.")
-    decay = checks.non_negative(weight_decay, "weight_decay")
-    problem = _field.problem(network, dataset, loss, decay)
+    plan = _planned(
+        network, dataset, loss=loss, until=until, rtol=rtol, atol=atol, weight_decay=weight_decay, clock=clock,
+        stop=Stop.of(stop), smallest_step=smallest_step, max_steps=max_steps,
+    )  # fmt: skip
     check_callback(progress)
-    if checks.one_of(clock, ("time", "loss"), "clock") == "loss" and loss == "square":
-        raise ValueError("clock='loss' is for losses without a minimum, logistic and exponential; got 'square'.")
-    kind = _field.Kind(loss, network.architecture, clock)
-    chosen, because = _choose(method, network, dataset, clock, smallest)
-    absolute = _default_atol(network, rtol) if atol is None else checks.non_negative(atol, "atol")
-    points = save_points(save, until, "times")
-    settings = {
-        "method": chosen, "loss": loss, "clock": clock, "until": until, "rtol": rtol, "atol": absolute,
-        "weight_decay": decay, "smallest_step": smallest, "max_steps": checks.count(max_steps, "max_steps"),
-        "stop_log_loss": rule.level, "stop_converged": rule.converged, "because": because,
-    }  # fmt: skip
+    chosen, because = choose(method, plan)
+    points = save_points(save, plan.until, "times")
 
     began = clock_time.perf_counter()
-    events = None
-    if chosen == "exact":
-        from biasfree.dynamics import exact  # Numba is loaded when it is needed
 
-        outcome = exact.integrate(network, network.weights, dataset, settings, points, progress)
-        recorder, counts, status, events = outcome.recorder, outcome.counts, outcome.status, outcome.events
-        if status.name == "stuck" and method == "auto":
-            settings["because"] = f"the exact flow {status.message.split('. ')[0]}"
-            chosen = settings["method"] = _adaptive(network, clock)
-    if chosen != "exact":
-        recorder, counts, status = _integrate(network, network.weights, dataset, settings, points, progress)
-        events = None
-    return Trajectory.assemble(
-        recorder,
-        events=events,
-        network=network,
-        dataset=dataset,
-        problem=problem,
-        kind=kind,
-        settings=settings,
-        status=status,
-        counts=counts,
-        seconds=clock_time.perf_counter() - began,
-    )
+    def finished(outcome: Outcome, method: str, because: str, **more: Any) -> Trajectory:
+        settings = plan.settings(method, because) | more
+        return _guard.judged(Trajectory.assemble(outcome, plan, settings, clock_time.perf_counter() - began))
+
+    outcome = _integrate(plan, chosen, _recorder(plan, points), progress)
+    result = finished(outcome, chosen, because)
+    if chosen != "exact" or method != "auto":
+        return result
+    other = adaptive(network, clock)
+    if outcome.status.name == "stuck":
+        time = outcome.last[0]
+        because = f"the exact flow was stuck at {plan.axis} = {time:.6g}; {other} went on from there"
+        return finished(_taken_up(plan, outcome, other, progress), other, because, exact_until=time)
+    if outcome.status.complete and not result.status.complete:
+        because = f"the exact flow's result was {result.status.message.split('. ')[0]}"
+        return finished(_integrate(plan, other, _recorder(plan, points), progress), other, because)
+    return result
 
 
 def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> Any:
     """Integrate from saved ``weights`` at ``start`` to ``time`` with a trajectory's own settings."""
-    settings = {**trajectory.settings, "stop_log_loss": -math.inf, "until": time}
-    if settings["method"] == "exact":
-        from biasfree.dynamics import exact
+    settings = trajectory.settings
+    plan = Plan(
+        trajectory.template.with_weights(weights), trajectory.dataset, settings["loss"], time, settings["rtol"],
+        settings["atol"], settings["weight_decay"], settings["clock"], max_steps=settings["max_steps"],
+        smallest_step=settings["smallest_step"], start=start,
+    )  # fmt: skip
+    method = "exact" if start < settings.get("exact_until", -math.inf) else settings["method"]
+    outcome = _integrate(plan, method, _recorder(plan, np.array([time])), None)
+    if not outcome.status.complete:
+        raise RuntimeError(f"could not integrate to {time:g}: {outcome.status.message}")
+    return outcome.last[1].weights
 
-        outcome = exact.integrate(trajectory.template, weights, trajectory.dataset, settings, None, None, start)
-        recorder, status = outcome.recorder, outcome.status
+
+def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCallback | None) -> Outcome:
+    """Run one method; a start that nothing moves needs none."""
+    integrator: Integrator
+    if stands_still(plan):
+        integrator = Standing(plan)
+    elif method == "exact":
+        return _exact_as_before(plan, recorder, progress)
     else:
-        weights = tuple(map(jnp.asarray, weights))
-        recorder, _, status = _integrate(trajectory.template, weights, trajectory.dataset, settings, None, None, start)
-    if status.name not in ("reached", "converged"):
-        raise RuntimeError(f"could not integrate to {time:g}: {status.message}")
-    return tuple(layer[-1] for layer in recorder.stacked())
+        integrator = Adaptive(plan, method)
+    return _loop.run(integrator, plan, recorder, progress)
 
 
-def _integrate(
+def _exact_as_before(plan: Plan, recorder: Recorder, progress: ProgressCallback | None) -> Outcome:
+    """Temporary: the exact flow by its own loop. In its place: ``integrator = Exact(plan)`` above, and this goes."""
+    from biasfree.dynamics import exact  # Numba is loaded when it is needed
+
+    settings = plan.settings("exact", "")
+    left = exact.integrate(
+        plan.network, plan.network.weights, plan.dataset, settings, recorder.points, progress, plan.start
+    )
+    vars(recorder).update(vars(left.recorder))
+    last = Point(tuple(layer[-1] for layer in recorder.stacked()), float(recorder.energies[-1]))
+    end = float(recorder.times[-1])
+    stretches = (Stretch(plan.start, end, "exact", left.counts.accepted),)
+    return Outcome(recorder, left.status, (end, last), left.counts, stretches, left.events)
+
+
+def _taken_up(plan: Plan, outcome: Outcome, method: str, progress: ProgressCallback | None) -> Outcome:
+    """Go on by ``method`` from where a run ended; what it saved stays, and its energy is carried on."""
+    time, point = outcome.last
+    steps = max(1, plan.max_steps - outcome.counts.accepted - outcome.counts.rejected)
+    network = plan.network.with_weights(point.weights)
+    rest = dataclasses.replace(plan, network=network, start=time, max_steps=steps)
+    outcome.recorder.carried = point.energy
+    return outcome.followed_by(_integrate(rest, method, outcome.recorder, progress))
+
+
+def _recorder(plan: Plan, points: np.ndarray | None) -> Recorder:
+    return Recorder(plan.network.weights, points, plan.until - plan.start)
+
+
+def _planned(
     network: Network,
-    weights: _field.Weights,
     dataset: Dataset,
-    settings: dict[str, Any],
-    points: np.ndarray | None,
-    progress: ProgressCallback | None,
-    start: float = 0.0,
-) -> tuple[Recorder, Counts, Status]:
-    """Run the compiled loop in short calls: between them, save, look for a stop, tell the progress."""
-    until, method = settings["until"], settings["method"]
-    whole = _field.problem(network, dataset, settings["loss"], settings["weight_decay"])
-    problem, jump = _field.by_moments(whole, network, settings["loss"]), EarlyJump(network, dataset, settings)
-    kind = _field.Kind(settings["loss"], network.architecture, settings["clock"])
-    control = _stepper.Control(
-        rtol=jnp.asarray(settings["rtol"], dtype=float),
-        atol=jnp.asarray(settings["atol"], dtype=float),
-        smallest_step=jnp.asarray(settings["smallest_step"], dtype=float),
-        initial_log_loss=_field.compiled_log_loss(weights, problem, kind=kind),
-        stop_log_loss=jnp.asarray(settings["stop_log_loss"], dtype=float),
-    )
-    static: dict[str, Any] = {"kind": kind, "method": method}
-    state = _stepper.start(weights, problem, control, start, **static)
-    recorder = Recorder(weights, points, until - start)
-    recorder.offer(start, weights, 0.0, keep=not recorder.asked)
-    attempts_per_call, missing, next_look, looked = 4, recorder.steps_to_next, 1, 0
-    since, reach = None, _REACH
-    leapt = ""
-    # A loss level must be seen when it is passed, not jumped over.
-    may_rest = kind.clock == "time" and (settings["stop_converged"] or settings["stop_log_loss"] == -math.inf)
-    status = None
-    if float(control.initial_log_loss) <= settings["stop_log_loss"] > -math.inf:
-        status = Status("loss level", "the loss was at the level asked for from the start.")
-        recorder.offer(start, weights, 0.0, keep=True)
-    try:
-        while status is None:
-            began = clock_time.perf_counter()
-            before = int(state.accepted)
-            if not jump.over and before >= jump.next_look:
-                attempts = before + int(state.rejected)
-                leap = jump.look(
-                    state.weights, float(state.time), before, _stepper.evaluations(method, attempts),
-                    float(control.initial_log_loss),
-                )  # fmt: skip
-                if leap is not None:
-                    leapt = _told(leap, float(state.time), kind.clock)
-                    state = _jump(recorder, leap, state, leap.duration, problem, control, static)
-                    status = _ended(state, settings)
-                    continue
-            # Rest is looked for after numbers of steps that do not depend on the machine's speed.
-            quota = min(missing, next_look - before) if may_rest else missing
-            quota = quota if jump.over else min(quota, jump.next_look - before)
-            state = _stepper.advance(
-                state, problem, control, recorder.next_time(until), recorder.pause, quota, attempts_per_call, **static
-            )
-            time, done = float(state.time), int(state.accepted) - before
-            missing -= done
-            status = _ended(state, settings)
-            # Its own steps as they come due, and always the end; of asked-for times only those, unless cut short.
-            own = not recorder.asked and (missing <= 0 or status is not None)
-            early = status is not None and status.name != "reached"
-            recorder.offer(time, state.weights, float(state.energy), keep=own or early)
-            if missing <= 0:
-                missing = recorder.steps_to_next
-            due = status is None and may_rest and int(state.accepted) >= next_look
-            if due:
-                next_look += min(1 + next_look // 10, 100)
-            if due and _is_slow(state):
-                end = until if math.isfinite(until) else 11 * time
-                horizon = end - time
-                # Over a long time flat directions are not yet known to be flat; at the end of a shorter one they are.
-                duration = min(horizon, reach * float(state.step))
-                rest, products = find_rest(state.weights, duration, settings["rtol"], problem, kind)
-                looked += products
-                if rest is None:
-                    since, reach = None, _REACH
-                    # Soon at first, then every few hundred steps, so that looking stays a small part of the cost.
-                    next_look = int(state.accepted) + min(1 + int(state.accepted) // 3, 300)
-                elif duration == horizon:
-                    status = _finish(recorder, rest, state, end, since or time, settings["stop_converged"])
-                else:
-                    state = _jump(recorder, rest, state, duration, problem, control, static)
-                    since, reach = since or time, 100 * reach
-            if progress is not None:
-                loss = float(jnp.exp(_field.compiled_log_loss(state.weights, problem, kind=kind)))
-                progress(Progress(time, until, int(state.accepted), loss))
-            spent = clock_time.perf_counter() - began
-            attempts_per_call = next_quota(attempts_per_call, spent)
-    except KeyboardInterrupt:
-        recorder.offer(float(state.time), state.weights, float(state.energy), keep=True)
-        status = Status(
-            "interrupted", f"interrupted at {symbol(kind.clock)} = {float(state.time):.6g}; all until then is kept."
-        )
-    return recorder, _counts(state, method, looked), _with_chatter(status, leapt, state)
-
-
-def _ended(state: _stepper.State, settings: dict[str, Any]) -> Status | None:
-    axis = symbol(settings["clock"])
-    time, until = float(state.time), settings["until"]
-    if bool(state.failed):
-        return Status(
-            "not finite",
-            f"the weights stopped being finite beyond {axis} = {time:.6g}; what is kept ends there. "
-            "Start smaller, rescale the data, or lower until.",
-        )
-    if bool(state.level_reached):
-        return Status("loss level", f"the loss fell to the level asked for at {axis} = {time:.6g}.")
-    if time >= until:
-        return Status("reached", f"reached {axis} = {until:g}.")
-    attempts = int(state.accepted) + int(state.rejected)
-    if attempts >= _PATIENCE and math.isfinite(until) and time < _HARDLY * until:
-        return Status(
-            "step limit",
-            f"stopped at {axis} = {time:.3g}: at this pace {axis} = {until:g} is out of reach. "
-            "The problem is too stiff; rescale the data, or ask for a shorter time.",
-        )
-    if attempts >= settings["max_steps"]:
-        return Status(
-            "step limit",
-            f"stopped at {axis} = {time:.6g} after {settings['max_steps']} steps. "
-            "Try increasing max_steps, a larger rtol, or a larger smallest_step.",
-        )
-    return None
-
-
-def _is_slow(state: _stepper.State) -> bool:
-    """Worth a look for rest: fifty more steps at this speed would hardly move the weights."""
-    reach = 50 * float(state.step) * math.sqrt(float(state.squared_speed))
-    return reach <= 1e-2 * _norm(state.weights)
-
-
-def _finish(recorder: Recorder, rest: Rest, state: _stepper.State, until: float, since: float, stop: bool) -> Status:
-    """Record the way to rest; a run asked to stop when converged jumps to its end."""
-    time = float(state.time)
-    if stop:
-        energy = float(state.energy) + rest.energy(until - time)
-        recorder.offer(time, state.weights, float(state.energy), keep=not recorder.asked)
-        recorder.offer(math.nextafter(time, math.inf), rest.weights(until - time), energy, keep=True)
-        return Status("converged", f"converged at t = {time:.6g}; the last state is where the flow comes to rest.")
-    _record(recorder, rest, state, until)
-    return Status("reached", f"reached t = {until:g}; coming to rest, in closed form, from t = {since:.6g} on.")
-
-
-def _record(recorder: Recorder, rest: Rest | Leap, state: _stepper.State, until: float) -> None:
-    """Offer what is to be saved between here and ``until`` on a way known in closed form."""
-    time, energy = float(state.time), float(state.energy)
-    recorder.offer(time, state.weights, energy, keep=not recorder.asked)
-    while (saved := min(recorder.next_time(until), recorder.pause)) < until:
-        recorder.offer(saved, rest.weights(saved - time), energy + rest.energy(saved - time))
-    recorder.offer(until, rest.weights(until - time), energy + rest.energy(until - time), keep=not recorder.asked)
-
-
-def _jump(
-    recorder: Recorder,
-    rest: Rest | Leap,
-    state: _stepper.State,
-    duration: float,
-    problem: _field.Problem,
-    control: _stepper.Control,
-    static: dict[str, Any],
-) -> _stepper.State:
-    """The state ``duration`` later, by closed form."""
-    end = float(state.time) + duration
-    _record(recorder, rest, state, end)
-    fresh = _stepper.start(rest.weights(duration), problem, control, end, **static)
-    kept = ("step", "accepted", "rejected", "smallest", "caution", "chattered", "chatter_step")
-    energy = state.energy + rest.energy(duration)
-    return fresh._replace(energy=energy, **{name: getattr(state, name) for name in kept})
-
-
-def _told(leap: Leap, time: float, clock: str) -> str:
-    return (
-        f" The early phase from {symbol(clock)} = {time:.6g} to {time + leap.duration:.6g} is in closed form, with "
-        f"{leap.switches} switches."
-    )
-
-
-def _with_chatter(status: Status, leapt: str, state: _stepper.State) -> Status:
-    chattered = int(state.chattered)
-    status = status._replace(message=status.message + leapt)
-    if not chattered:
-        return status
-    return status._replace(
-        message=f"{status.message} It chattered: in {chattered} of {int(state.accepted)} steps, the smallest of them "
-        f"{float(state.chatter_step):.3g}, neurons crossed an activation boundary straight back; where they slide "
-        "along it, they are followed to about such a step only."
-    )
-
-
-def _counts(state: _stepper.State, method: str, products: int) -> Counts:
-    """A product of the Hessian with a vector counts as two evaluations of the gradient."""
-    accepted, rejected, chattered = int(state.accepted), int(state.rejected), int(state.chattered)
-    return Counts(
-        evaluations=_stepper.evaluations(method, accepted + rejected) + 2 * products,
-        accepted=accepted,
-        rejected=rejected,
-        chattered=chattered,
-        smallest_step=float(state.smallest),
-        chatter_step=float(state.chatter_step) if chattered else 0.0,
-    )
-
-
-def _checked(until: float, rtol: float, smallest_step: float | None) -> tuple[float, float, float]:
+    *,
+    until: float,
+    rtol: float,
+    atol: float | None,
+    weight_decay: float,
+    loss: str,
+    clock: str,
+    stop: Stop,
+    smallest_step: float | None,
+    max_steps: int,
+) -> Plan:
+    """What is asked, checked."""
     end = math.inf if until == math.inf else checks.positive(until, "until", remedy="It is the flow time to reach.")
     relative = checks.positive(rtol, "rtol")
-    if not 1e-13 <= relative <= 0.1:
-        raise ValueError(f"rtol must lie between 1e-13 and 0.1, got {rtol!r}.")
-    smallest = 0.0 if smallest_step is None else checks.positive(smallest_step, "smallest_step")
-    return end, relative, smallest
-
-
-def _choose(method: str, network: Network, dataset: Dataset, clock: str, smallest: float) -> tuple[str, str]:
-    """The method, and why."""
-    fits = network.depth == 2 and not any(network.skips) and network.widths[-1] == 1
-    if checks.one_of(method, METHODS, "method") == "exact" and not fits:
-        raise ValueError("method='exact' is for two-layer networks with one output. Use method='auto'.")
-    if method != "auto":
-        return method, "asked for"
-    if not fits:
-        return _adaptive(network, clock), "the exact flow is for two layers and one output"
-    if smallest:
-        return _adaptive(network, clock), "a smallest step was asked for"
-    if network.is_linear:
-        return "exact", "a linear network"
-    found = lines(dataset.inputs)
-    work = len(found) * network.widths[1]
-    if work <= _CROSSINGS:
-        return "exact", f"{len(found)} lines, {network.widths[1]} neurons"
-    if found.pairs_up(dataset.targets):
-        return "exact", "symmetric data"
-    because = f"{len(found)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"
-    return _adaptive(network, clock), because
-
-
-def _adaptive(network: Network, clock: str) -> str:
-    """Low order wins on kinks: on large generic data Bosh3 takes half of Tsit5's evaluations, with smaller errors."""
-    return "bosh3" if clock == "loss" or not network.is_linear else "tsit5"
+    if not _TIGHTEST <= relative <= _LOOSEST:
+        raise ValueError(f"rtol must lie between {_TIGHTEST:g} and {_LOOSEST:g}, got {rtol!r}.")
+    if math.isinf(end) and stop == Stop():
+        raise ValueError("until=inf needs a stop rule: a loss level or 'converged'.")
+    decay = checks.non_negative(weight_decay, "weight_decay")
+    _field.problem(network, dataset, loss, decay)
+    if checks.one_of(clock, ("time", "loss"), "clock") == "loss" and loss == "square":
+        raise ValueError("clock='loss' is for losses without a minimum, logistic and exponential; got 'square'.")
+    return Plan(
+        network,
+        dataset,
+        loss,
+        end,
+        relative,
+        _default_atol(network, relative) if atol is None else checks.non_negative(atol, "atol"),
+        decay,
+        clock,
+        stop,
+        checks.count(max_steps, "max_steps"),
+        0.0 if smallest_step is None else checks.positive(smallest_step, "smallest_step"),
+    )
 
 
 def _default_atol(network: Network, rtol: float) -> float:
     """Far below the weights: they may be 1e-8 small and must still be right in proportion."""
-    size = _norm(network.weights) / math.sqrt(sum(w.size for w in network.weights))
-    return max(1e-6 * rtol * size, 1e-300)
-
-
-def _norm(weights: Any) -> float:
-    return math.sqrt(sum(float(np.vdot(w, w)) for w in map(np.asarray, weights)))
+    flat = np.concatenate([np.ravel(np.asarray(layer)) for layer in network.weights])
+    largest = float(np.abs(flat).max())  # taken out first: squares of 1e-200 are zero
+    size = largest * float(np.sqrt(np.mean((flat / largest) ** 2))) if largest else 0.0
+    return max(_BELOW_START * rtol * size, 1e-300)

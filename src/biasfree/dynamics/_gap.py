@@ -10,7 +10,7 @@ from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics._descent import gradient_descent
 from biasfree.dynamics._flow import gradient_flow
-from biasfree.dynamics._settings import ProgressCallback
+from biasfree.dynamics._progress import ProgressCallback
 from biasfree.dynamics._trajectory import Trajectory
 from biasfree.networks import Network
 
@@ -20,7 +20,7 @@ class DescentGap:
     """Descent against flow over time, from one start.
 
     Attributes:
-        times: flow times compared at.
+        times: flow times compared at: those that both runs came to.
         loss: |L_descent − L_flow| at each.
         weights: ‖W_descent − W_flow‖/‖W_flow‖, all layers together.
         outputs: root mean square over the samples of f_descent − f_flow, relative to that of the targets.
@@ -36,9 +36,17 @@ class DescentGap:
     descent: Trajectory
     flow: Trajectory
 
+    @property
+    def cut_short(self) -> str:
+        """Why the comparison ends before the time asked for; empty if it does not."""
+        runs = {"descent": self.descent, "flow": self.flow}
+        return " ".join(f"The {name} {run.status.message}" for name, run in runs.items() if not run.status.complete)
+
     def __str__(self) -> str:
         """The largest of each gap and when it occurs."""
         lines = [f"Descent at rate {self.learning_rate:g} against the flow, t = 0 … {self.times[-1]:g}"]
+        if self.cut_short:
+            lines.append(f"  compared only at times that both came to. {self.cut_short}")
         for name in ("loss", "weights", "outputs"):
             gap = getattr(self, name)
             lines.append(
@@ -61,6 +69,8 @@ def descent_gap(
     **flow: Any,
 ) -> DescentGap:
     """Run descent and flow from the same start and compare them at the same flow times.
+
+    Where one of them is cut short they are compared as far as both went, and ``cut_short`` says why.
 
     Args:
         network: the start.
@@ -89,15 +99,16 @@ def descent_gap(
     descended = gradient_descent(network, dataset, learning_rate=rate, steps=steps, save=saved, **common)
     flowed = gradient_flow(network, dataset, until=steps * rate, rtol=rtol, save=saved * rate, **common, **flow)
 
-    shared = min(len(descended.times), len(flowed.times))
-    first, second = descended.networks[:shared], flowed.networks[:shared]
+    # By time, not by number: a run that is cut short keeps its end, at a time the other does not have.
+    times, ours, theirs = np.intersect1d(descended.times, flowed.times, return_indices=True)
+    first, second = [descended.networks[i] for i in ours], [flowed.networks[i] for i in theirs]
     size = np.sqrt(np.mean(dataset.targets**2))
     outputs = [
         np.sqrt(np.mean((a(dataset.inputs) - b(dataset.inputs)) ** 2)) for a, b in zip(first, second, strict=True)
     ]
     return DescentGap(
-        times=flowed.times[:shared],
-        loss=np.abs(descended.losses[:shared] - flowed.losses[:shared]),
+        times=times,
+        loss=np.abs(descended.losses[ours] - flowed.losses[theirs]),
         weights=np.array([_distance(a, b) for a, b in zip(first, second, strict=True)]),
         outputs=np.array(outputs) / (size if size else 1.0),
         learning_rate=rate,
@@ -109,4 +120,5 @@ def descent_gap(
 def _distance(first: Network, second: Network) -> float:
     pairs = list(zip(first.weights, second.weights, strict=True))
     apart = sum(float(((a - b) ** 2).sum()) for a, b in pairs)
-    return float(np.sqrt(apart / sum(float((b**2).sum()) for _, b in pairs)))
+    size = sum(float((b**2).sum()) for _, b in pairs)
+    return float(np.sqrt(apart / size)) if apart else 0.0

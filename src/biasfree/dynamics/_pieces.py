@@ -5,6 +5,7 @@ each piece what is due, and the loop looks whether the run has ended. An integra
 else (saving, stop rules, sentences, progress, interruption) is the loop's.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -26,9 +27,10 @@ class Point(NamedTuple):
 class Budget(NamedTuple):
     """How far the next piece may go."""
 
-    until: float  # a time that no piece passes; integrators without dense output are given each time to be saved
+    until: float  # no piece passes it that is not dense; integrators without dense output are given times to be saved
     steps: int  # accepted steps at most
     attempts: int  # accepted and rejected steps at most, so that a call stays short; dense integrators may ignore it
+    pause: float = math.inf  # a piece that is not dense ends with the first step that ends at or beyond it
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,20 @@ class Piece:
     ended: Status | None = None
 
 
+class Stretch(NamedTuple):
+    """From when to when a run was integrated by what, in how many steps."""
+
+    begin: float
+    end: float
+    how: str
+    steps: int
+
+    @classmethod
+    def of(cls, piece: Piece) -> "Stretch":
+        """A piece without what is only needed while it is taken."""
+        return cls(piece.begin, piece.end, piece.how, piece.accepted)
+
+
 @dataclass(frozen=True)
 class Counts:
     """What a run cost.
@@ -71,6 +87,19 @@ class Counts:
     chattered: int = 0
     smallest_step: float = 0.0
     chatter_step: float = 0.0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Of a run that another method took up; ``smallest_step`` is 0 where a method does not tell its own."""
+        steps = [each.smallest_step for each in (self, other) if each.smallest_step]
+        chatter = [each.chatter_step for each in (self, other) if each.chatter_step]
+        return Counts(
+            self.evaluations + other.evaluations,
+            self.accepted + other.accepted,
+            self.rejected + other.rejected,
+            self.chattered + other.chattered,
+            min(steps, default=0.0),
+            min(chatter, default=0.0),
+        )
 
 
 class Integrator(Protocol):

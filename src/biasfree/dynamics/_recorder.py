@@ -1,12 +1,34 @@
 """Keep the weights of a run: at given times, or at as many of its own steps as memory allows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-_MOST, _LEAST, _BYTES = 400, 40, 2**26
+from biasfree import checks
+from biasfree.dynamics._pieces import Piece, Point
+
+_MOST, _LEAST = 400, 40  # networks kept of a run for which no times were asked for
+_BYTES = 2**26  # of all of these, within those bounds: 64 MB
+_NO_LIMIT = 10**9  # steps
+
+
+def save_points(save: int | Iterable[float] | None, until: float, what: str) -> np.ndarray | None:
+    """The times (or steps) to save at, 0 first: evenly spaced for a number, as given for a sequence."""
+    if save is None:
+        return None
+    if not isinstance(save, Iterable):
+        number = checks.count(save, "save", least=1)
+        if not math.isfinite(until):
+            raise ValueError(f"save={number} {what} need a finite end; give the {what} themselves, or leave save out.")
+        return np.linspace(0.0, until, number + 1)
+    points = checks.finite(checks.numeric(list(save), "save"), "save")
+    if not points.size:
+        raise ValueError(f"save must name at least one of the {what}, got none.")
+    if points.ndim != 1 or (np.diff(points) <= 0).any() or points[0] < 0 or points[-1] > until:
+        raise ValueError(f"save must be increasing {what} between 0 and {until:g}, got {_brief(points)}.")
+    return points
 
 
 class _Saved(NamedTuple):
@@ -18,23 +40,27 @@ class _Saved(NamedTuple):
 
 
 class Recorder:
-    """Collects saved weights.
+    """Takes from every piece of a run what is due.
 
-    Without asked-for times half of the room is for steps spread over the run's time, which last, and half for every
+    Without asked-for times half of the room is for times spread over the run, which last, and half for every
     ``stride``-th accepted step, which shows where the solver had to work. When that half is full, every second of these
     goes and the stride doubles, so that a million steps cost no more memory than a few hundred.
     """
 
     def __init__(self, weights: Sequence[Any], points: np.ndarray | None, until: float) -> None:
-        """Prepare for weights of this size and a run to ``until``."""
+        """Prepare for weights of this size and a run of length ``until``."""
         size = sum(w.size for w in weights) * 8
         self._half = min(_MOST, max(_LEAST, _BYTES // size)) // 2
         self._gap = until / self._half if points is None else math.inf
         self._points = points
         self._next = 0
         self._stride = 1
+        self._missing = 1  # accepted steps until one is kept
         self._saved: list[_Saved] = []
-        self.pause = 0.0 if points is None else math.inf  # a step that ends at or after this is saved, to last
+        self.carried = 0.0  # energy spent before the integrator that is running now took over
+        self.pause = 0.0 if points is None else math.inf  # the next of the times spread over the run
+
+    # What is due
 
     @property
     def asked(self) -> bool:
@@ -42,9 +68,9 @@ class Recorder:
         return self._points is not None
 
     @property
-    def steps_to_next(self) -> int:
+    def steps_left(self) -> int:
         """Accepted steps until one is to be kept; no limit when times were asked for."""
-        return 10**9 if self.asked else self._stride
+        return _NO_LIMIT if self.asked else self._missing
 
     def next_time(self, until: float) -> float:
         """The next time that must be met exactly."""
@@ -52,11 +78,27 @@ class Recorder:
             return until
         return float(self._points[self._next])
 
-    def upcoming(self, most: int) -> np.ndarray:
-        """The next times asked for, or else those the run is to be spread over."""
-        if self._points is not None:
-            return self._points[self._next : self._next + most]
-        return self.pause + self._gap * np.arange(most) if math.isfinite(self._gap) else np.zeros(0)
+    # Taking
+
+    def take(self, piece: Piece) -> None:
+        """Save what is due of a piece; of one that is not dense that can only be its end."""
+        while (due := min(self.next_time(math.inf), self.pause)) <= piece.end:
+            time = max(due, piece.begin) if piece.dense else piece.end
+            self._offer(time, piece.at(time))
+            if min(self.next_time(math.inf), self.pause) <= due:
+                break  # a time that is not later than what is saved already
+        self._missing -= piece.accepted
+        if not self.asked and self._missing <= 0:
+            self._offer(piece.end, piece.at(piece.end), keep=True)
+            self._missing = self._stride
+
+    def close(self, piece: Piece, cut_short: bool) -> None:
+        """The end of a run is kept; of one with asked-for times only if it was cut short, or nothing else is there."""
+        if not self.asked or cut_short or not self._saved:
+            self._offer(piece.end, piece.at(piece.end), keep=True)
+
+    def _offer(self, time: float, point: Point, *, keep: bool = False) -> None:
+        self.offer(time, point.weights, self.carried + point.energy, keep=keep, log_loss=point.log_loss)
 
     def offer(
         self, time: float, weights: Sequence[Any], energy: float, *, keep: bool = False, log_loss: float = math.nan
@@ -64,19 +106,41 @@ class Recorder:
         """Save if this is an asked-for time, or a step to last, or if ``keep`` says so."""
         due = self._points is not None and self._next < len(self._points) and time >= self._points[self._next]
         lasting = time >= self.pause
-        if not (due or lasting or keep) or (self._saved and time <= self._saved[-1].time):
-            return
-        self._saved.append(_Saved(time, tuple(np.asarray(w) for w in weights), energy, due or lasting, log_loss))
         self._next += due
         if lasting:
             self.pause = time + self._gap
-        if self.asked:
+        if not (due or lasting or keep) or (self._saved and time <= self._saved[-1].time):
             return
+        self._saved.append(_Saved(time, tuple(np.asarray(w) for w in weights), energy, due or lasting, log_loss))
+        if not self.asked:
+            self._thin()
+
+    def _thin(self) -> None:
         passing = [saved for saved in self._saved if not saved.lasting]
         if len(passing) > self._half:
             going = {saved.time for saved in passing[-2::-2]}  # the newest stays
             self._saved = [saved for saved in self._saved if saved.time not in going]
             self._stride *= 2
+
+    # Temporary: what the exact flow of before asks for; to go with it.
+
+    @property
+    def points(self) -> np.ndarray | None:
+        """The times asked for."""
+        return self._points
+
+    @property
+    def steps_to_next(self) -> int:
+        """Accepted steps from one that is kept to the next."""
+        return _NO_LIMIT if self.asked else self._stride
+
+    def upcoming(self, most: int) -> np.ndarray:
+        """The next times asked for, or else those the run is to be spread over."""
+        if self._points is not None:
+            return self._points[self._next : self._next + most]
+        return self.pause + self._gap * np.arange(most) if math.isfinite(self._gap) else np.zeros(0)
+
+    # What was saved
 
     @property
     def times(self) -> np.ndarray:
@@ -96,3 +160,8 @@ class Recorder:
     def stacked(self) -> tuple[np.ndarray, ...]:
         """The saved weights, one array per layer, first axis the saved times."""
         return tuple(np.stack(layer) for layer in zip(*(saved.weights for saved in self._saved), strict=True))
+
+
+def _brief(points: Any) -> str:
+    flat = np.ravel(points)
+    return ", ".join(f"{p:g}" for p in flat[:4]) + (f", …, {flat[-1]:g}" if flat.size > 4 else "")

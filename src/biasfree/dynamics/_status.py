@@ -13,3 +13,110 @@ class Status(NamedTuple):
     def complete(self) -> bool:
         """Whether the run did what was asked, as against being cut short or not to be trusted."""
         return self.name in ("reached", "loss level", "converged")
+
+    def saying(self, more: str) -> "Status":
+        """The same with another sentence at its end; none if it is empty."""
+        return self._replace(message=f"{self.message} {more}") if more else self
+
+
+# What was asked for
+
+
+def reached(axis: str, until: float) -> Status:
+    """The time asked for."""
+    return Status("reached", f"reached {axis} = {until:g}.")
+
+
+def at_level(axis: str, time: float) -> Status:
+    """The loss level asked for."""
+    return Status("loss level", f"the loss fell to the level asked for at {axis} = {time:.6g}.")
+
+
+def at_level_from_start() -> Status:
+    """Nothing to do."""
+    return Status("loss level", "the loss was at the level asked for from the start.")
+
+
+def converged(time: float) -> Status:
+    """Rest for good, as was asked for."""
+    return Status("converged", f"converged at t = {time:.6g}; the last state is where the flow comes to rest.")
+
+
+def stands_still(axis: str, start: float) -> Status:
+    """Rest from the start, where rest was asked for."""
+    return Status("converged", f"converged at {axis} = {start:.6g}: {STATIONARY}")
+
+
+STATIONARY = "the start is a stationary point, a minimum or a saddle; the gradient is exactly zero and nothing moves."
+
+
+def never_at_level() -> Status:
+    """A level is waited for without end where nothing moves."""
+    return Status("stationary", "the loss level asked for is never met.")
+
+
+def descended(steps: int, rate: float) -> Status:
+    """All steps of a descent."""
+    return Status("reached", f"took {steps} steps of {rate:g}, flow time {rate * steps:g}.")
+
+
+# Cut short
+
+
+def interrupted(axis: str, time: float) -> Status:
+    """By the user."""
+    return Status("interrupted", f"interrupted at {axis} = {time:.6g}; all until then is kept.")
+
+
+def out_of_steps(axis: str, time: float, most: int) -> Status:
+    """As many steps as were allowed."""
+    return Status(
+        "step limit",
+        f"stopped at {axis} = {time:.6g} after {most} steps. "
+        "Try increasing max_steps, a larger rtol, or a larger smallest_step.",
+    )
+
+
+def out_of_reach(axis: str, time: float, until: float) -> Status:
+    """Hardly any way made in many steps."""
+    return Status(
+        "step limit",
+        f"stopped at {axis} = {time:.3g}: at this pace {axis} = {until:g} is out of reach. "
+        "The problem is too stiff; rescale the data, or ask for a shorter time.",
+    )
+
+
+def no_smaller_step(axis: str, time: float) -> Status:
+    """The step that the tolerance asks for vanishes beside the time."""
+    return Status(
+        "stuck",
+        f"stopped at {axis} = {time:.6g}: the step that rtol asks for is below what float64 can add to this time; all "
+        "weights are finite. Use a larger rtol, or rescale the data.",
+    )
+
+
+def not_finite(axis: str, time: float) -> Status:
+    """Weights or their velocities overflow."""
+    return Status(
+        "not finite",
+        f"the weights stopped being finite beyond {axis} = {time:.6g}; what is kept ends there. "
+        "Start smaller, rescale the data, or lower until.",
+    )
+
+
+def diverged(step: int, following: int, rate: float) -> Status:
+    """A descent whose weights overflow."""
+    return Status(
+        "not finite",
+        f"diverged between steps {step} and {following}; what is kept ends at step {step}. "
+        f"Try a learning rate below {rate:g}.",
+    )
+
+
+# Not to be trusted
+
+
+def refused(name: str, found: str, ended: Status) -> Status:
+    """``name`` in place of a success; a run that was cut short anyway keeps its name and gets the sentence."""
+    message = f"not to be trusted: {found} The run itself says: {ended.message}"
+    return Status(name if ended.complete else ended.name, message)

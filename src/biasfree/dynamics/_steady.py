@@ -22,10 +22,14 @@ from scipy.linalg import eigh_tridiagonal
 
 from biasfree.dynamics._field import Kind, Problem, Weights, compiled_velocity, velocity
 
-_DIRECTIONS = 40
+_DIRECTIONS = 40  # of Lanczos: e^{−Hs}v over a time T needs about √(‖H‖T) of them, and steps are stable to ‖H‖h = 3
 _LARGEST_LEFT = 0.1  # of the velocity
+_LEFT_TO_GO = 10.0  # rtol's that what is left to go may be, by the velocity where the prediction ends
 _GROWTH = 0.1  # −rate · horizon
 _HOPELESS = 3.0  # the same where the residual still bends the flat directions a little
+_BENT = 0.003  # the part of rtol that the square of the predicted relative move, the linearisation's error, may be
+_STILL = 1e-3  # of rtol: a move that needs no prediction
+_INVARIANT = 1e-10  # of the largest rate: a new direction so short is rounding, and the space is complete
 
 
 class Rest(NamedTuple):
@@ -66,19 +70,19 @@ def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, k
     if not np.isfinite(speed) or size == 0:
         return None, 0
     cost = 0
-    if speed * horizon <= 1e-3 * rtol * size:
+    if speed * horizon <= _STILL * rtol * size:
         rest, moved = Rest(start, np.zeros((start.size, 0)), np.zeros(0), np.zeros(0), unravel), 0.0
     else:
         seen = _lanczos(now, lambda v: _hessian_times(v, weights, unravel, problem, kind), -_HOPELESS / horizon)
         cost += seen.products
         rest = Rest(start, seen.modes, seen.rates, seen.modes.T @ now, unravel)
         moved = float(np.linalg.norm(rest.move(horizon)))
-        if not seen.stable or moved > np.sqrt(0.003 * rtol) * size:
+        if not seen.stable or moved > np.sqrt(_BENT * rtol) * size:
             return None, cost
     end = rest.weights(horizon)
     then = _flat(compiled_velocity(end, problem, kind=kind))
     left = float(np.linalg.norm(then)) / max(speed, 1e-300)
-    if moved and not (left <= _LARGEST_LEFT and left * moved <= 10 * rtol * size):
+    if moved and not (left <= _LARGEST_LEFT and left * moved <= _LEFT_TO_GO * rtol * size):
         return None, cost
     for direction in (then, np.random.default_rng(0).normal(size=start.size)):
         if direction.any():
@@ -113,7 +117,7 @@ def _lanczos(first: np.ndarray, times: Callable[[np.ndarray], np.ndarray], lowes
         for _ in range(2):
             image = image - known @ (known.T @ image)
         length = float(np.linalg.norm(image))
-        full = len(basis) >= min(_DIRECTIONS, first.size) or length <= 1e-10 * np.max(np.abs(diagonal))
+        full = len(basis) >= min(_DIRECTIONS, first.size) or length <= _INVARIANT * np.max(np.abs(diagonal))
         if full or not stable:
             return _Spectrum(known @ vectors, rates, stable, len(basis))
         beside.append(length)

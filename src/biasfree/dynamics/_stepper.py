@@ -1,9 +1,5 @@
 """One compiled loop of adaptive Runge–Kutta steps, by diffrax's solvers.
 
-**Error norm.** An error is judged against the size of the neurons it touches, not against each number alone (some
-are always near zero) nor against the largest layer (a group of neurons may still be 10⁶ times smaller than
-another and must be right in proportion, for it grows later).
-
 **Smallest step.** σ' jumps at h = 0. A neuron that crosses the jump is caught by error control: a smallest step of
 rtol/ρ, ρ the stiffness, makes an error there of the order of rtol. Where both sides push towards the jump a neuron
 slides along it instead, and steps would stay that small for ever. Now a smooth field meets the tolerance at
@@ -13,7 +9,6 @@ small steps, as by gradient descent, which follows its motion to O(h): the run c
 which an activation changes straight back, and says that it chattered.
 """
 
-import itertools
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from biasfree.dynamics._error_norm import error_ratio
 from biasfree.dynamics._field import Kind, Problem, Weights, log_loss, margin_power, squared_norm, stiffness, velocity
 from biasfree.networks import hidden_layers
 
@@ -32,10 +28,18 @@ SOLVERS: dict[str, Any] = {
     "dopri8": diffrax.Dopri8(),
 }
 
-_SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0
-_NEAR, _GROW_NEAR_FLOOR = 10.0, 1.5
-_RISE, _FALL = 1.25, 0.95
-_LARGEST_FRACTION, _REFRESH = 1.6, 8
+_SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0  # of a step's change; the usual factors (Hairer, Nørsett, Wanner, II.4)
+_TRY_AGAIN = 0.1  # of a step whose end is not finite
+_NEAR, _GROW_NEAR_FLOOR = 10.0, 1.5  # so near to the smallest step jumps limit it, and growing fast would only fail
+_RISE, _FALL = (
+    1.25,
+    0.95,
+)  # of the smallest step at a jump and without one: up within ten jumps, down within fifty steps
+# On the loss clock a step moves margins, of the size of ln 1/L, by 0.5 % (a fraction 0.02 of 1/ρ, as ρ's bound has a
+# factor 4) and at most by 0.4, where explicit steps are still stable.
+_MARGIN_FRACTION, _LARGEST_FRACTION = 0.02, 1.6
+_REFRESH = 8  # accepted steps between evaluations of the margins' gradient: it costs one and changes by a few percent
+_ROUNDING = 1e-10  # a step so near, relatively, to another length is that length
 
 
 class Control(NamedTuple):
@@ -67,7 +71,8 @@ class State(NamedTuple):
     chattered: Int[Array, ""]  # accepted steps in which one changed straight back
     chatter_step: Float[Array, ""]  # smallest of these
     level_reached: Any
-    failed: Any
+    failed: Any  # no smaller step would change the time
+    overflowed: Any  # the last attempt's end was not finite
 
 
 def evaluations(method: str, attempts: int) -> int:
@@ -94,7 +99,7 @@ def start(weights: Weights, problem: Problem, control: Control, time: Any, *, ki
     return State(
         jnp.asarray(time, dtype=float), step, weights, zero, memory, infinite, power, none, none, infinite,
         _least_caution(control, fraction), active, tuple(jnp.zeros_like(layer) for layer in active),
-        none, infinite, flag, flag,
+        none, infinite, flag, flag, flag,
     )  # fmt: skip
 
 
@@ -112,7 +117,6 @@ def advance(
     method: str,
 ) -> State:
     """Step until ``until`` (met exactly), past ``pause``, for ``accepted`` more steps or ``attempts``, or to a stop."""
-    solver, term = SOLVERS[method], _term(kind)
     last_accepted = state.accepted + accepted
     last_attempt = state.accepted + state.rejected + attempts
 
@@ -121,82 +125,123 @@ def advance(
         return going & (state.accepted < last_accepted) & (state.accepted + state.rejected < last_attempt)
 
     def attempt(state: State) -> State:
-        fraction = _fraction(control, state.energy, kind, method)
-        power = state.power
-        if kind.clock == "loss":
-            # It costs as much as a gradient and changes slowly.
-            power = jax.lax.cond(
-                state.accepted % _REFRESH == 0, lambda: margin_power(state.weights, problem, kind), lambda: state.power
-            )
-        smooth = _smooth_step(state.weights, power, fraction, problem, control, kind)
-        floor = state.caution * smooth
-        rest = until - state.time
-        lands = state.step >= rest * (1 - 1e-10)
-        step = jnp.where(lands, rest, state.step)
-        end = jnp.where(lands, until, state.time + step)
-
-        here = (state.weights, state.energy)
-        there, error, _, memory, _ = solver.step(term, state.time, end, here, problem, state.memory, False)
-        new, energy = there
-        relative = _relative(control, state.energy, kind)
-        ratio = _error(error[0], state.weights, new, control.atol, relative)
-        finite = jnp.isfinite(ratio) & jnp.isfinite(energy)
-        # An error that large is no jump of a slope: a sample that had no part in the motion has come into it.
-        tame = (ratio * relative <= control.rtol ** (1.0 / order(method))) | (control.smallest_step > 0)
-        at_floor = finite & tame & (ratio > 1) & (step <= floor * (1 + 1e-10))
-        ok = finite & ((ratio <= 1) | at_floor)
-        # Looking at every activation costs as much as a gradient; large steps need not be looked at.
-        small = ok & (problem.slope < 1) & (step <= _NEAR * smooth)
-        active, flipped, back = jax.lax.cond(
-            small,
-            lambda: _crossings(_active(new, problem, kind), state.active, state.flipped),
-            lambda: (state.active, tuple(map(jnp.zeros_like, state.flipped)), jnp.asarray(False)),
-        )
-
-        jumped = at_floor | back | (~ok & (step < smooth))
-        caution = jnp.where(jumped, _RISE * state.caution, jnp.where(ok, _FALL * state.caution, state.caution))
-        caution = jnp.clip(caution, _least_caution(control, fraction), 1.0)
-
-        factor = _SAFETY * jnp.where(finite, ratio, jnp.inf) ** (-1.0 / order(method))
-        # Near the smallest step it is jumps that limit it: grow carefully, and do not feel the way down again.
-        near_floor = step < _NEAR * floor
-        factor = jnp.clip(factor, _SHRINK, jnp.where(near_floor, _GROW_NEAR_FLOOR, _GROW))
-        wanted = jnp.where(near_floor & ~ok, floor, jnp.maximum(step * factor, floor))
-        wanted = jnp.where(tame | (step > floor), wanted, step * factor)
-        wanted = jnp.where(finite, wanted, 0.1 * step)
-        # A step cut short to land on `until` says nothing against the one that was planned.
-        wanted = jnp.where(ok & lands, jnp.maximum(wanted, state.step), wanted)
-
-        def choose(new: Any, old: Any) -> Any:
-            return jax.tree.map(partial(jnp.where, ok), new, old)
-
-        if_level = jnp.isfinite(control.stop_log_loss) & ok
-        reached = jax.lax.cond(
-            if_level,
-            lambda: log_loss(new, problem, kind) <= control.stop_log_loss,
-            lambda: jnp.asarray(False),
-        )
-        return State(
-            time=choose(end, state.time),
-            step=wanted,
-            weights=choose(new, state.weights),
-            energy=choose(energy, state.energy),
-            memory=choose(memory, state.memory),
-            power=power,
-            squared_speed=choose(jnp.abs(energy - state.energy) / step, state.squared_speed),
-            accepted=state.accepted + ok,
-            rejected=state.rejected + ~ok,
-            smallest=choose(jnp.where(lands, state.smallest, jnp.minimum(state.smallest, step)), state.smallest),
-            caution=caution,
-            active=active,
-            flipped=choose(flipped, state.flipped),
-            chattered=state.chattered + back,
-            chatter_step=jnp.where(back, jnp.minimum(state.chatter_step, step), state.chatter_step),
-            level_reached=reached,
-            failed=~ok & (state.time + wanted <= state.time),
-        )
+        trial = _try(state, until, problem, control, kind, method)
+        return _after(state, trial, problem, control, kind, method)
 
     return jax.lax.while_loop(unfinished, attempt, state)
+
+
+class _Trial(NamedTuple):
+    """One step, taken or not."""
+
+    step: Any
+    end: Any
+    lands: Any  # cut short to end at a time asked for
+    weights: Any
+    energy: Any
+    memory: Any
+    power: Any
+    smooth: Any  # the step that is safe for a smooth field
+    floor: Any  # the smallest step allowed
+    ratio: Any  # error/tolerance
+    finite: Any
+    tame: Any  # the error can be a jump of a slope
+    at_floor: Any  # accepted in spite of its error, which a jump explains
+    ok: Any
+
+
+def _try(state: State, until: Any, problem: Problem, control: Control, kind: Kind, method: str) -> _Trial:
+    """The step that is planned, and whether it may be accepted."""
+    power = state.power
+    if kind.clock == "loss":
+        power = jax.lax.cond(
+            state.accepted % _REFRESH == 0, lambda: margin_power(state.weights, problem, kind), lambda: state.power
+        )
+    smooth = _smooth_step(state.weights, power, _fraction(control, state.energy, kind, method), problem, control, kind)
+    floor = state.caution * smooth
+    rest = until - state.time
+    lands = state.step >= rest * (1 - _ROUNDING)
+    step = jnp.where(lands, rest, state.step)
+    end = jnp.where(lands, until, state.time + step)
+
+    here = (state.weights, state.energy)
+    there, error, _, memory, _ = SOLVERS[method].step(_term(kind), state.time, end, here, problem, state.memory, False)
+    relative = _relative(control, state.energy, kind)
+    ratio = error_ratio(error[0], state.weights, there[0], control.atol, relative)
+    finite = jnp.isfinite(ratio) & jnp.isfinite(there[1])
+    # An error that large is no jump of a slope: a sample that had no part in the motion has come into it.
+    tame = (ratio * relative <= control.rtol ** (1.0 / order(method))) | (control.smallest_step > 0)
+    at_floor = finite & tame & (ratio > 1) & (step <= floor * (1 + _ROUNDING))
+    ok = finite & ((ratio <= 1) | at_floor)
+    new, energy = there
+    return _Trial(step, end, lands, new, energy, memory, power, smooth, floor, ratio, finite, tame, at_floor, ok)
+
+
+def _after(state: State, trial: _Trial, problem: Problem, control: Control, kind: Kind, method: str) -> State:
+    """The state after a trial: moved if it was accepted, and with the next step to try."""
+    ok = trial.ok
+    active, flipped, back = _seen_crossings(state, trial, problem, kind)
+    wanted = _next_step(state, trial, method)
+
+    def choose(new: Any, old: Any) -> Any:
+        return jax.tree.map(partial(jnp.where, ok), new, old)
+
+    reached = jax.lax.cond(
+        jnp.isfinite(control.stop_log_loss) & ok,
+        lambda: log_loss(trial.weights, problem, kind) <= control.stop_log_loss,
+        lambda: jnp.asarray(False),
+    )
+    smallest = jnp.where(trial.lands, state.smallest, jnp.minimum(state.smallest, trial.step))
+    return State(
+        time=choose(trial.end, state.time),
+        step=wanted,
+        weights=choose(trial.weights, state.weights),
+        energy=choose(trial.energy, state.energy),
+        memory=choose(trial.memory, state.memory),
+        power=trial.power,
+        squared_speed=choose(jnp.abs(trial.energy - state.energy) / trial.step, state.squared_speed),
+        accepted=state.accepted + ok,
+        rejected=state.rejected + ~ok,
+        smallest=choose(smallest, state.smallest),
+        caution=_next_caution(state, trial, back, control, kind, method),
+        active=active,
+        flipped=choose(flipped, state.flipped),
+        chattered=state.chattered + back,
+        chatter_step=jnp.where(back, jnp.minimum(state.chatter_step, trial.step), state.chatter_step),
+        level_reached=reached,
+        failed=~ok & (state.time + wanted <= state.time),
+        overflowed=~trial.finite,
+    )
+
+
+def _seen_crossings(state: State, trial: _Trial, problem: Problem, kind: Kind) -> tuple[Any, Any, Any]:
+    """Looking at every activation costs as much as a gradient; large steps need not be looked at."""
+    small = trial.ok & (problem.slope < 1) & (trial.step <= _NEAR * trial.smooth)
+    return jax.lax.cond(
+        small,
+        lambda: _crossings(_active(trial.weights, problem, kind), state.active, state.flipped),
+        lambda: (state.active, tuple(map(jnp.zeros_like, state.flipped)), jnp.asarray(False)),
+    )
+
+
+def _next_caution(state: State, trial: _Trial, back: Any, control: Control, kind: Kind, method: str) -> Any:
+    """The smallest step rises with each jump and falls back slowly."""
+    jumped = trial.at_floor | back | (~trial.ok & (trial.step < trial.smooth))
+    fallen = jnp.where(trial.ok, _FALL * state.caution, state.caution)
+    least = _least_caution(control, _fraction(control, state.energy, kind, method))
+    return jnp.clip(jnp.where(jumped, _RISE * state.caution, fallen), least, 1.0)
+
+
+def _next_step(state: State, trial: _Trial, method: str) -> Any:
+    factor = _SAFETY * jnp.where(trial.finite, trial.ratio, jnp.inf) ** (-1.0 / order(method))
+    # Near the smallest step it is jumps that limit it: grow carefully, and do not feel the way down again.
+    near_floor = trial.step < _NEAR * trial.floor
+    factor = jnp.clip(factor, _SHRINK, jnp.where(near_floor, _GROW_NEAR_FLOOR, _GROW))
+    wanted = jnp.where(near_floor & ~trial.ok, trial.floor, jnp.maximum(trial.step * factor, trial.floor))
+    wanted = jnp.where(trial.tame | (trial.step > trial.floor), wanted, trial.step * factor)
+    wanted = jnp.where(trial.finite, wanted, _TRY_AGAIN * trial.step)
+    # A step cut short to land on a time says nothing against the one that was planned.
+    return jnp.where(trial.ok & trial.lands, jnp.maximum(wanted, state.step), wanted)
 
 
 def _term(kind: Kind) -> diffrax.ODETerm:
@@ -233,10 +278,10 @@ def _smooth_step(weights: Weights, power: Any, fraction: Any, problem: Problem, 
 
 
 def _fraction(control: Control, energy: Any, kind: Kind, method: str) -> Any:
-    """rtol^{1/p}; on the loss clock a step may move margins, of the size of ln 1/L, by 0.5 % and at most by 0.4."""
+    """rtol^{1/p}; on the loss clock what moves margins by a stated part."""
     if kind.clock == "time":
         return control.rtol ** (1.0 / order(method))
-    return jnp.minimum(0.02 * _log_inverse_loss(control, energy), _LARGEST_FRACTION)
+    return jnp.minimum(_MARGIN_FRACTION * _log_inverse_loss(control, energy), _LARGEST_FRACTION)
 
 
 def _least_caution(control: Control, fraction: Any) -> Any:
@@ -256,24 +301,3 @@ def _relative(control: Control, energy: Any, kind: Kind) -> Any:
 def _log_inverse_loss(control: Control, energy: Any) -> Any:
     """Ln 1/L on the loss clock, where ln L is its start minus the energy so far; 1 at least."""
     return jnp.maximum(1.0, energy - control.initial_log_loss)
-
-
-def _error(error: Weights, before: Weights, after: Weights, atol: Any, rtol: Any) -> Any:
-    """Root mean square of error/(atol + rtol · size), size as in the module's text."""
-    total = jnp.asarray(0.0)
-    for wrong, old, new, size in zip(error, before, after, _neuron_sizes(before), strict=True):
-        scale = jnp.maximum(jnp.maximum(jnp.abs(old), jnp.abs(new)), size)
-        total += jnp.sum((wrong / (atol + rtol * scale)) ** 2)
-    return jnp.sqrt(total / sum(w.size for w in before))
-
-
-def _neuron_sizes(weights: Weights) -> list[Any]:
-    """For each entry of each layer, the smaller of the sizes of the two neurons it joins."""
-    if len(weights) == 1:
-        return [jnp.sqrt(jnp.mean(weights[0] ** 2))]
-    hidden = [
-        jnp.sqrt(jnp.mean(before**2, axis=1) + jnp.mean(after**2, axis=0))
-        for before, after in itertools.pairwise(weights)
-    ]
-    middle = [jnp.minimum(out[:, None], into) for into, out in itertools.pairwise(hidden)]
-    return [hidden[0][:, None], *middle, hidden[-1]]

@@ -11,15 +11,16 @@ import xarray as xr
 
 from biasfree import files
 from biasfree.datasets import Dataset
-from biasfree.dynamics._settings import Status
-from biasfree.dynamics._trajectory import Counts
+from biasfree.dynamics._pieces import Counts, Stretch
+from biasfree.dynamics._status import Status
 from biasfree.networks import Network
 from biasfree.switching import Switches
 
 if TYPE_CHECKING:
     from biasfree.dynamics._trajectory import Trajectory
 
-_FORMAT = "biasfree trajectory 1"
+_FORMAT = "biasfree trajectory 2"
+_OLD = "biasfree trajectory 1"  # without stretches and admissibility
 
 
 def to_xarray(trajectory: "Trajectory") -> xr.Dataset:
@@ -66,6 +67,8 @@ def to_xarray(trajectory: "Trajectory") -> xr.Dataset:
         "wall_time": trajectory.wall_time,
         "balance_drift": trajectory.balance_drift,
         "energy_gap": trajectory.energy_gap,
+        "admissibility": trajectory.admissibility,
+        "stretches": json.dumps(trajectory.stretches),
     }
     return xr.Dataset(variables, {"time": ("time", trajectory.times, {"long_name": clock})}, attributes)
 
@@ -85,7 +88,7 @@ def load(path: str | os.PathLike[str]) -> "Trajectory":
     try:
         with xr.open_dataset(source, engine="h5netcdf") as opened:
             stored = opened.load()
-        if stored.attrs.get("format") != _FORMAT:
+        if stored.attrs.get("format") not in (_FORMAT, _OLD):
             raise ValueError("its format is not known")
         attributes = {
             name: json.loads(stored.attrs[name]) for name in ("settings", "counts", "network", "data", "environment")
@@ -107,9 +110,11 @@ def load(path: str | os.PathLike[str]) -> "Trajectory":
             dataset=Dataset(stored["inputs"].to_numpy(), stored["targets"].to_numpy(), data["name"], data["origin"]),
             settings={name: _number(value) for name, value in attributes["settings"].items()},
             status=Status(stored.attrs["status"], stored.attrs["message"]),
-            counts=Counts(**attributes["counts"]),
+            counts=Counts(**{name: _number(value) for name, value in attributes["counts"].items()}),
             wall_time=float(stored.attrs["wall_time"]),
             events=_events(stored),
+            stretches=tuple(Stretch(*each) for each in json.loads(stored.attrs.get("stretches", "[]"))),
+            admissibility=float(stored.attrs.get("admissibility", math.nan)),
             environment=attributes["environment"],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -5,18 +5,20 @@ import functools
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
-from biasfree import checks, files
+from biasfree import checks
 from biasfree.datasets import Dataset
-from biasfree.dynamics import _field
-from biasfree.dynamics._recorder import Recorder
-from biasfree.dynamics._settings import Status, axis
+from biasfree.dynamics import _card, _field
+from biasfree.dynamics._loop import Outcome
+from biasfree.dynamics._pieces import Counts, Stretch
+from biasfree.dynamics._plan import Plan
+from biasfree.dynamics._status import Status
 from biasfree.networks import Network
 from biasfree.provenance import environment
 from biasfree.switching import Switches
@@ -24,25 +26,9 @@ from biasfree.switching import Switches
 if TYPE_CHECKING:
     import xarray as xr
 
-
-@dataclass(frozen=True)
-class Counts:
-    """What a run cost.
-
-    Attributes:
-        evaluations: of the gradient; a product with the Hessian counts as two.
-        accepted, rejected: steps.
-        chattered: of the accepted ones, those in which an activation changed straight back.
-        smallest_step: smallest accepted step; infinite if every step landed on a time asked for.
-        chatter_step: smallest of the chattering steps, 0 if none.
-    """
-
-    evaluations: int
-    accepted: int
-    rejected: int = 0
-    chattered: int = 0
-    smallest_step: float = 0.0
-    chatter_step: float = 0.0
+_CLOSE = 1e-6  # of a time found by its loss
+_ROUNDINGS = 64.0  # of a sum over neurons and samples, in units of float64's own
+_LARGEST_LOG = 700.0  # e^700 is a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +46,11 @@ class Trajectory:
         settings: method, loss, tolerances, ….
         status: how it ended: ``name`` and ``message``.
         counts: evaluations of the gradient, accepted, rejected and forced steps, smallest step.
-        events: of the exact flow, what every neuron (one of each merged group) did at which line and when; else None.
+        events: of the exact flow, what every neuron did at which line and when; else None.
+        stretches: by what the run was integrated: (begin, end, how, steps) of every stretch.
+        admissibility: gauge 3, of the exact flow: the largest amount by which a slide broke the rule that holds it
+            (a share of a line's pull beyond ±1, times that pull; or any slide on a line that repels), relative to the
+            pull of the whole data. NaN where nothing is held on a line: adaptive steps, descent.
         environment: versions, platform, processor, commit.
         wall_time: seconds, compilation included.
     """
@@ -77,35 +67,27 @@ class Trajectory:
     counts: Counts
     wall_time: float
     events: Switches | None = None
+    stretches: tuple[Stretch, ...] = ()
+    admissibility: float = math.nan
     environment: Mapping[str, str] = field(default_factory=environment)
 
     @classmethod
-    def assemble(
-        cls,
-        recorder: Recorder,
-        *,
-        network: Network,
-        dataset: Dataset,
-        problem: _field.Problem,
-        kind: _field.Kind,
-        settings: Mapping[str, Any],
-        status: Status,
-        counts: Counts,
-        seconds: float,
-        events: Switches | None = None,
-    ) -> "Trajectory":
-        """Put a trajectory together from what a run recorded."""
-        weights = recorder.stacked()
+    def assemble(cls, outcome: Outcome, plan: Plan, settings: Mapping[str, Any], seconds: float) -> "Trajectory":
+        """Put a trajectory together from what a run left."""
+        recorder = outcome.recorder
+        weights, log_losses = recorder.stacked(), recorder.log_losses
+        problem = _field.problem(plan.network, plan.dataset, plan.loss, plan.weight_decay)
+        kind = _field.Kind(plan.loss, plan.network.architecture, plan.clock)
         # One after the other by what is compiled already: all at once would be compiled for every number of them.
-        log_losses = recorder.log_losses
-        if np.isnan(log_losses).any():
-            each = (_field.compiled_log_loss(layers, problem, kind=kind) for layers in zip(*weights, strict=True))
-            log_losses = np.array([float(value) for value in each])
+        for index in np.flatnonzero(np.isnan(log_losses)):
+            layers = tuple(layer[index] for layer in weights)
+            log_losses[index] = float(_field.compiled_log_loss(layers, problem, kind=kind))
         with np.errstate(over="ignore"):  # a run that diverges may end at a loss beyond 1e308
             losses = np.exp(log_losses)
         return cls(
             recorder.times, losses, log_losses, weights, recorder.energies,
-            network, dataset, settings, status, counts, seconds, events=events,
+            plan.network, plan.dataset, settings, outcome.status, outcome.counts, seconds,
+            events=outcome.events, stretches=outcome.stretches, admissibility=outcome.admissibility,
         )  # fmt: skip
 
     # Networks
@@ -162,7 +144,7 @@ class Trajectory:
         if below[0] == 0:
             return float(self.times[0])
         low, high = (float(self.times[below[0] + shift]) for shift in (-1, 0))
-        problem, kind = self._compiled_problem()
+        problem, kind = self.compiled_problem()
 
         def above(t: float) -> float:
             return float(_field.compiled_log_loss(self._at(t).weights, problem, kind=kind)) - math.log(level)
@@ -171,9 +153,10 @@ class Trajectory:
             rate = self.settings["learning_rate"]
             steps = range(round(low / rate), round(high / rate) + 1)
             return rate * steps[bisect.bisect_left(steps, True, key=lambda k: above(k * rate) <= 0)]
-        return brentq(above, low, high, xtol=1e-6 * high, rtol=1e-6)
+        return brentq(above, low, high, xtol=_CLOSE * high, rtol=_CLOSE)
 
-    def _compiled_problem(self) -> tuple[_field.Problem, _field.Kind]:
+    def compiled_problem(self) -> tuple[_field.Problem, _field.Kind]:
+        """What compiled functions of the weights take besides them."""
         loss, decay = self.settings["loss"], self.settings["weight_decay"]
         kind = _field.Kind(loss, self.template.architecture, self.settings["clock"])
         return _field.problem(self.template, self.dataset, loss, decay), kind
@@ -185,7 +168,8 @@ class Trajectory:
         """Gauge 1: largest drift of a neuron's balance ‖incoming‖² − ‖outgoing‖², relative to its largest size.
 
         Conserved by the flow; weight decay shrinks it by e^{−2λt}, which is taken out. NaN where no neuron obeys
-        the law (one layer, neurons at an identity skip) or the factor is unknown (decay on the loss clock).
+        the law (one layer, neurons at an identity skip) or the factor is unknown (decay on the loss clock), infinite
+        where it applies and overflows.
         """
         decay = self.settings["weight_decay"]
         if decay and self.settings["clock"] == "loss":
@@ -196,53 +180,70 @@ class Trajectory:
             # A skip that starts or ends at these neurons gives them a weight that does not move.
             if any(span and layer in (end - span, end) for end, span in enumerate(skips, 1)):
                 continue
-            incoming, outgoing = (before**2).sum(axis=2), (after**2).sum(axis=1)
-            balance, size = incoming - outgoing, (incoming + outgoing).max()
-            drifts.append(np.abs(balance - fade * balance[0]).max() / size if size > 0 else 0.0)
-        return float(max(drifts)) if drifts else math.nan
+            with np.errstate(over="ignore", invalid="ignore"):
+                incoming, outgoing = (before**2).sum(axis=2), (after**2).sum(axis=1)
+                balance, size = incoming - outgoing, (incoming + outgoing).max()
+                drifts.append(_number(np.abs(balance - fade * balance[0]).max() / size) if size else 0.0)
+        return max(drifts) if drifts else math.nan
 
     @functools.cached_property
     def energy_gap(self) -> float:
         """Gauge 2: largest failure of L(0) − L(t) = ∫‖Ẇ‖², relative to the initial loss.
 
         With weight decay L includes ½λ‖W‖². On the loss clock ln L takes L's place and the gap is relative to the
-        change of ln L; with decay there is then no such law, and the gauge is NaN.
+        change of ln L; with decay there is then no such law, and the gauge is NaN. So it is where steps chattered:
+        there speeds across the boundary count in full, and the law says nothing about accuracy.
         """
         decay, spent = self.settings["weight_decay"], self.energies - self.energies[0]
-        if self.settings["clock"] == "loss":
-            if decay:
-                return math.nan
-            fall = self.log_losses[0] - self.log_losses
-            return float(np.max(np.abs(fall - spent) / np.maximum(1.0, np.abs(fall))))
-        squares = sum((layer**2).sum(axis=(1, 2)) for layer in self.weights)
-        objective = self.losses + 0.5 * decay * squares
-        initial = objective[0] + self.energies[0]  # the first saved time need not be 0
-        return float(np.max(np.abs(objective[0] - objective - spent)) / initial) if initial > 0 else 0.0
+        by_loss = self.settings["clock"] == "loss"
+        if self.counts.chattered or (by_loss and decay):
+            return math.nan
+        with np.errstate(invalid="ignore", over="ignore"):
+            if by_loss:
+                fall = self.log_losses[0] - self.log_losses
+                return _number(np.max(np.abs(fall - spent) / np.maximum(1.0, np.abs(fall))))
+            objective = self.objectives()
+            initial = objective[0] + self.energies[0]  # the first saved time need not be 0
+            gap = _number(np.max(np.abs(objective[0] - objective - spent)))
+            # Of a start that is fitted already no more can be said than outputs are rounded to.
+            return gap / max(float(initial), self.rounding) if gap else 0.0
+
+    def objectives(self) -> Float[np.ndarray, "saved"]:
+        """What the flow descends on, L + ½λ‖W‖², at the saved times."""
+        decay = self.settings["weight_decay"]
+        if not decay:
+            return self.losses
+        with np.errstate(over="ignore"):
+            return self.losses + 0.5 * decay * sum((layer**2).sum(axis=(1, 2)) for layer in self.weights)
+
+    @property
+    def by_logarithm(self) -> bool:
+        """Whether ln L takes the objective's place: on the loss clock, where L may be below any number."""
+        return self.settings["clock"] == "loss" and not self.settings["weight_decay"]
+
+    @functools.cached_property
+    def output_rounding(self) -> float:
+        """How far outputs may be off by rounding: as sums of products, by that of ‖x‖ times the layers' norms."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            reach = np.prod([np.sqrt((layer**2).sum(axis=(1, 2))).max() for layer in self.weights])
+            reach = reach * np.sqrt((np.asarray(self.dataset.inputs) ** 2).sum(axis=1).max())
+            return _ROUNDINGS * np.finfo(float).eps * float(reach + np.abs(self.dataset.targets).max())
+
+    @property
+    def rounding(self) -> float:
+        """How far the objective (ln L on the loss clock) may be off by that."""
+        noise = self.output_rounding
+        if self.by_logarithm:
+            return noise
+        largest = math.exp(min(float(self.log_losses.max()), _LARGEST_LOG))
+        slope = math.sqrt(2 * largest) if self.settings["loss"] == "square" else max(largest, 1.0)
+        return slope * noise + noise * min(noise, 1.0)
 
     # Files and text
 
     def summary(self) -> dict[str, Any]:
         """The card as plain numbers and strings, ready for JSON; what is not finite is None."""
-        gauges = {"balance_drift": self.balance_drift, "energy_gap": self.energy_gap}
-        result = {
-            "status": self.status.name,
-            "message": self.status.message,
-            "network": str(self.template),
-            "network_origin": dict(self.template.origin),
-            "data": str(self.dataset),
-            "data_origin": dict(self.dataset.origin),
-            "settings": dict(self.settings),
-            "time": float(self.times[-1]),
-            "loss": float(self.losses[-1]),
-            "log_loss": float(self.log_losses[-1]),
-            "initial_loss": float(self.losses[0]),
-            "saved": len(self.times),
-            **asdict(self.counts),
-            **gauges,
-            "wall_time": self.wall_time,
-            "environment": dict(self.environment),
-        }
-        return files.plain(result)
+        return _card.summary(self)
 
     def to_xarray(self) -> "xr.Dataset":
         """As a labelled xarray Dataset: dimensions time, sample, input, hidden1 …, output."""
@@ -265,52 +266,11 @@ class Trajectory:
 
     def __str__(self) -> str:
         """A card: what ran, how it was integrated, how accurate it is, how it ended."""
-        settings, counts = self.settings, self.counts
-        if settings["method"] == "descent":
-            how = f"gradient descent at rate {settings['learning_rate']:g}, {counts.accepted} steps"
-        else:
-            how = (
-                f"{settings['method']} ({settings['because']}), rtol {settings['rtol']:g}: "
-                f"{counts.accepted} steps accepted, {counts.rejected} rejected"
-                + (f", {counts.chattered} chattering" if counts.chattered else "")
-                + (f"; {len(self.events)} events" if self.events is not None else "")
-            )
-        decay = f", weight decay {settings['weight_decay']:g}" if settings["weight_decay"] else ""
-        span = f"{axis(settings['clock'])} = {self.times[0]:g} … {self.times[-1]:g}"
-        megabytes = sum(layer.nbytes for layer in self.weights) / 1e6
-        seeds = f"network {_seed(self.template.origin)}, data {_seed(self.dataset.origin)}"
-        rows = [
-            ("network", str(self.template)),
-            ("data", str(self.dataset)),
-            ("seeds", seeds),
-            ("loss", f"{settings['loss']}{decay}: {_level(self, 0)} → {_level(self, -1)}"),
-            ("time", f"{span}, {len(self.times)} saved ({megabytes:.1f} MB)"),
-            ("method", how),
-            ("cost", f"{counts.evaluations} gradient evaluations, {self.wall_time:.2f} s"),
-            ("accuracy", self._accuracy()),
-            ("status", self.status.message),
-        ]
-        return "\n".join(["Trajectory", *(f"  {name:<9}{text}" for name, text in rows)])
+        return _card.card(self)
 
     __repr__ = __str__
 
-    def _accuracy(self) -> str:
-        text = f"balance drift {_gauge(self.balance_drift)}, energy gap {_gauge(self.energy_gap)}"
-        if self.counts.chattered and self.energy_gap > 1e-3:
-            return f"{text} (while chattering, speeds across the boundary count in full)"
-        if self.settings["method"] != "descent" and max(self.balance_drift, self.energy_gap) > 1e-2:
-            return f"{text} — poor: use a smaller rtol or atol"
-        return text
 
-
-def _level(trajectory: Trajectory, index: int) -> str:
-    log_loss = trajectory.log_losses[index]
-    return f"{trajectory.losses[index]:.6g}" if log_loss > -690 else f"10^{log_loss / math.log(10):.1f}"
-
-
-def _gauge(value: float) -> str:
-    return "does not apply" if math.isnan(value) else f"{value:.1e}"
-
-
-def _seed(origin: Mapping[str, Any]) -> str:
-    return str(origin.get("seed", "none"))
+def _number(gauge: float) -> float:
+    """A gauge that overflows is infinite, not unknown."""
+    return math.inf if math.isnan(gauge) else float(gauge)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from biasfree.dynamics import Progress
-from biasfree.dynamics._settings import ProgressCallback
+from biasfree.dynamics._progress import ProgressCallback
 
 
 @contextmanager

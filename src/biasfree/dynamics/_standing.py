@@ -1,0 +1,71 @@
+"""A start at which nothing moves: the gradient is exactly zero, whatever σ' is taken to be at σ's kink."""
+
+import math
+
+import numpy as np
+
+from biasfree import losses
+from biasfree.dynamics import _field, _status
+from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
+from biasfree.dynamics._plan import Plan
+from biasfree.networks import hidden_layers
+from biasfree.switching import Switches
+
+
+def stands_still(plan: Plan) -> bool:
+    """Whether the start is an exact stationary point: a fitted network, all weights zero, or another saddle.
+
+    A neuron on a kink may be moved by one side's velocity even where the other's is zero; it stands still for sure only
+    if nothing arrives at it from above, or if its inputs vanish.
+    """
+    problem = _field.problem(plan.network, plan.dataset, plan.loss, plan.weight_decay)
+    kind = _field.Kind(plan.loss, plan.network.architecture, plan.clock)
+    weights = plan.network.weights
+    if any(np.asarray(layer).any() for layer in _field.compiled_velocity(weights, problem, kind=kind)):
+        return False
+    if plan.network.depth != 2 or plan.network.is_linear or any(plan.network.skips):
+        return True
+    signals = hidden_layers(weights, problem.inputs, problem.slope, kind.architecture)
+    residual = np.asarray(losses.get(plan.loss).residual(signals[-1], problem.targets))
+    arriving = np.asarray(weights[1]).T @ residual
+    on_kink = (np.asarray(signals[1]) == 0) & np.asarray(problem.inputs).any(axis=1)
+    # Below 0 a ReLU's output is 0 as well: it is on the kink only where its input is.
+    on_kink &= np.asarray(weights[0]) @ np.asarray(problem.inputs).T == 0
+    return not (on_kink & (arriving != 0)).any()
+
+
+class Standing:
+    """The integrator of such a start: one piece, in which nothing happens."""
+
+    dense = True
+
+    def __init__(self, plan: Plan) -> None:
+        """Stay at the plan's network."""
+        self._plan = plan
+
+    def advance(self, budget: Budget) -> Piece:
+        """To the end; a run that is to stop at rest ends at once."""
+        plan = self._plan
+        here = Point(tuple(np.asarray(layer) for layer in plan.network.weights), 0.0)
+        ended = _status.stands_still(plan.axis, plan.start) if plan.stop.converged else None
+        if ended is None and not math.isfinite(plan.until):
+            # Only a loss level can be waited for so long, and it is not going to be met.
+            ended = _status.never_at_level()
+        end = plan.start if ended is not None else plan.until
+        return Piece(plan.start, end, lambda _: here, "standing still", accepted=0, ended=ended)
+
+    def counts(self) -> Counts:
+        """One gradient."""
+        return Counts(evaluations=1, accepted=0)
+
+    def remark(self) -> str:
+        """Why there was nothing to do."""
+        return "" if self._plan.stop.converged else f"Nothing was integrated: {_status.STATIONARY}"
+
+    def events(self) -> Switches | None:
+        """None happened."""
+        return Switches.of([])
+
+    def admissibility(self) -> float:
+        """Does not apply: nothing slides."""
+        return math.nan

@@ -1,0 +1,33 @@
+"""When a run ends: what is common to all integrators."""
+
+import math
+
+from biasfree.dynamics import _status
+from biasfree.dynamics._pieces import Counts, Piece
+from biasfree.dynamics._plan import Plan
+from biasfree.dynamics._status import Status
+
+# So many attempts that come less than this part of the way are no way at all: the end is 10¹² attempts off.
+_PATIENCE, _HARDLY = 20_000, 1e-8
+
+
+def ended(piece: Piece, counts: Counts, plan: Plan) -> Status | None:
+    """How the run ended with this piece, or None if it goes on."""
+    if piece.ended is not None:
+        return piece.ended
+    if piece.end >= plan.until:
+        return _status.reached(plan.axis, plan.until)
+    attempts = counts.accepted + counts.rejected
+    made, whole = piece.end - plan.start, plan.until - plan.start
+    if attempts >= _PATIENCE and math.isfinite(whole) and made < _HARDLY * whole:
+        return _status.out_of_reach(plan.axis, piece.end, plan.until)
+    if attempts >= plan.max_steps:
+        return _status.out_of_steps(plan.axis, piece.end, plan.max_steps)
+    return None
+
+
+def attempts_left(counts: Counts, plan: Plan) -> int:
+    """Attempts until one of these rules is to be looked at: on any machine a run ends at the same step."""
+    attempts = counts.accepted + counts.rejected
+    left = plan.max_steps - attempts
+    return max(1, min(left, _PATIENCE - attempts) if attempts < _PATIENCE else left)
