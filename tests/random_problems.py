@@ -38,9 +38,7 @@ def random_problem(seed: int, small: bool = False) -> tuple[bf.Network, bf.Datas
     return bf.Network([first, second], slope), bf.Dataset(inputs, targets), options
 
 
-WORK = (
-    20_000  # dim × samples × width of a wide problem, at most; twenty times this for one in a hundred of the slow ones
-)
+WORK = 20_000  # dim × samples × width of a wide problem, at most; twenty times this for large ones
 SECONDS = 20.0  # what a run of a wide problem may last; a usual one takes hundredths of a second
 FIRST_LARGE = 1_000  # from this seed on there are large ones
 

@@ -64,13 +64,19 @@ def budget(seconds: float) -> Iterator[None]:
             raise OverBudgetError
         return
 
+    rang = False
+
     def ring(*_: Any) -> None:
+        nonlocal rang
+        rang = True
         raise OverBudgetError
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
+    except SystemError as error:  # what compiled code makes of an exception that comes while it runs
+        raise (OverBudgetError() if rang else error) from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -187,7 +193,10 @@ def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:
     ]
     mine, theirs = map(list, zip(*shared, strict=True))
     scale = max(np.abs(layer).max() for run in (one, two) for layer in run.weights)
-    gaps = [np.abs(a[mine] - b[theirs]).max() / scale if scale else 0.0 for a, b in zip(one.weights, two.weights)]
+    gaps = [
+        np.abs(a[mine] - b[theirs]).max() / scale if scale else 0.0
+        for a, b in zip(one.weights, two.weights, strict=True)
+    ]
     losses = np.abs(one.losses[mine] - two.losses[theirs]).max()
     gaps.append(losses / one.losses[0] if one.losses[0] else losses)
     return float(max(gaps))
