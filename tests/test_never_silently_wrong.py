@@ -326,6 +326,21 @@ class TestRest:
         assert run.counts.accepted + run.counts.rejected < 200
         assert len(run.events) == 0
 
+    @pytest.mark.parametrize("seed", [0, 1, 2, 3, 12, 26, 45])
+    def test_a_trained_network_rests(self, seed: int) -> None:
+        """The first engine hung in 3, 12, 26 and 45; what has been fitted is taken up again in a few steps."""
+        rng = np.random.default_rng([seed, 7])
+        inputs = rng.standard_normal((int(rng.integers(2, 6)), 2))
+        data = bf.Dataset(inputs, rng.standard_normal(len(inputs)))
+        start = Network.init([2, int(rng.integers(3, 12)), 1], 0.0, 0.5, seed)
+        trained = flow(start, data, until=1e4, rtol=1e-8, save=2, seconds=10)
+        assert trained.status.name == "reached"
+        again = flow(trained.networks[-1], data, until=1e4, save=2, seconds=10)
+        assert again.status.name == "reached"
+        if trained.losses[-1] < 1e-20:
+            assert again.counts.accepted + again.counts.rejected < 200
+            assert len(again.events) < 10
+
     @pytest.mark.parametrize("seed", range(12))
     def test_nothing_is_crossed_after_rest(self, seed: int) -> None:
         """Fitted within a few hundred units of time; what comes until 1e9 adds neither steps nor events."""
