@@ -1,7 +1,4 @@
-"""Plain gradient descent on a two-layer network, written for nothing but to be obviously right: the source of truths.
-
-``python -m tests.plain_descent`` prints the numbers that tests/test_never_silently_wrong.py has.
-"""
+"""Plain gradient descent on a two-layer network, written to be obviously right: the source of truths in tests."""
 
 from typing import Any, NamedTuple
 
