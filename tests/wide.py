@@ -1,0 +1,315 @@
+"""Run wide random problems at two tolerances and tell what is wrong with any: ``python -m tests.wide --count 1000``."""
+
+import argparse
+import contextlib
+import math
+import multiprocessing
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+import biasfree as bf
+from tests.random_problems import SECONDS, is_large, wide_problem
+
+LOOSE, TIGHT = 1e-6, 1e-10
+ROOM = 100  # times the larger tolerance: how far two runs may be apart
+NUDGE = 1e-6  # relative size of the disturbance by which the flow's own amplification is measured
+SEPARATRIX = 100  # a flow that makes a disturbance grow by more than this has a separatrix near
+SAVES = 10
+STATUSES = (
+    "reached",
+    "loss level",
+    "converged",
+    "step limit",
+    "precision limit",
+    "stuck",
+    "inaccurate",
+    "not finite",
+)
+
+
+class OverBudgetError(Exception):
+    """A run lasted longer than it may."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What two runs of a problem showed; ``reasons`` is empty if nothing is wrong."""
+
+    seed: int
+    reasons: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    seconds: tuple[float, ...] = ()
+    difference: float = math.nan  # between tolerances, in units of weights and first loss
+    amplification: float = math.nan  # measured only where the difference asks for it
+    branched: bool = False
+    excused: str = ""  # "branch" or "separatrix" where that is why the tolerances may differ
+    tags: dict[str, Any] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def budget(seconds: float) -> Iterator[None]:
+    """Raise OverBudgetError after so long; in other threads than the main one only look afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        began = time.perf_counter()
+        yield
+        if time.perf_counter() - began > seconds:
+            raise OverBudgetError
+        return
+
+    rang = False
+
+    def ring(*_: Any) -> None:
+        nonlocal rang
+        rang = True
+        raise OverBudgetError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except SystemError as error:  # what compiled code makes of an exception that comes while it runs
+        raise (OverBudgetError() if rang else error) from error
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def examine(seed: int, seconds: float | None = None) -> Verdict:
+    """Run a wide problem at both tolerances and check all that must hold of any run."""
+    start, data, options = wide_problem(seed)
+    seconds = seconds or (6 * SECONDS if is_large(seed) else SECONDS)
+    verdict = Verdict(seed, tags=describe(start, data, options))
+    runs: dict[float, bf.Trajectory] = {}
+    for rtol in (LOOSE, TIGHT):
+        began = time.perf_counter()
+        try:
+            with budget(seconds):
+                runs[rtol] = bf.gradient_flow(start, data, save=SAVES, rtol=rtol, **options)
+            wrong = faults(runs[rtol], rtol)
+        except OverBudgetError:
+            wrong = [f"longer than {seconds:g} s"]
+        except Exception as error:
+            wrong = [f"{type(error).__name__}: {error}"]
+        verdict = replace(
+            verdict,
+            reasons=(*verdict.reasons, *(f"{word} at rtol {rtol:g}" for word in wrong)),
+            seconds=(*verdict.seconds, time.perf_counter() - began),
+        )
+    names = tuple(run.status.name for run in runs.values())
+    incomplete = tuple(run.status.message for run in runs.values() if not run.status.complete)
+    verdict = replace(verdict, statuses=names, incomplete=incomplete, branched=any(map(branched, runs.values())))
+    if verdict.reasons or incomplete:
+        return verdict
+    return agreement(verdict, runs, start, data, options, seconds)
+
+
+def agreement(
+    verdict: Verdict,
+    runs: dict[float, bf.Trajectory],
+    start: bf.Network,
+    data: bf.Dataset,
+    options: dict[str, Any],
+    seconds: float,
+) -> Verdict:
+    """Compare the tolerances; where they differ, allow for a branch that is told or for the flow's amplification."""
+    difference = distance(runs[LOOSE], runs[TIGHT])
+    verdict = replace(verdict, difference=difference)
+    room = ROOM * LOOSE
+    if difference <= room:
+        return verdict
+    if verdict.branched:
+        return replace(verdict, excused="branch")
+    try:
+        with budget(4 * seconds):
+            grows = amplification(runs[TIGHT], start, data, options)
+    except OverBudgetError:
+        grows = math.nan
+    verdict = replace(verdict, amplification=grows)
+    if grows > SEPARATRIX and difference <= room * grows:
+        return replace(verdict, excused="separatrix")
+    why = f"tolerances differ by {difference:.1e}, amplification {grows:.1e}"
+    return replace(verdict, reasons=(*verdict.reasons, why))
+
+
+def faults(run: bf.Trajectory, rtol: float) -> list[str]:
+    """What must not be, whatever the problem."""
+    wrong = []
+    name, message = run.status.name, run.status.message
+    if name not in STATUSES:
+        wrong.append(f"unknown status {name!r}")
+    if run.status.complete != (name in STATUSES[:3]):
+        wrong.append(f"{name!r} complete={run.status.complete}")
+    if not (len(message) > 10 and message.rstrip().endswith((".", "!"))):
+        wrong.append(f"no sentence: {message!r}")
+    if not all(np.isfinite(layer).all() for layer in run.weights):
+        wrong.append(f"weights not finite under {name!r}")
+    if not np.isfinite(run.losses).all() or np.isnan(run.log_losses).any():
+        wrong.append(f"losses not finite under {name!r}")
+    if wrong:
+        return wrong
+    goal, noise = objective(run), rounding(run)
+    if goal.max() > goal[0] * (1 + ROOM * rtol) + noise:
+        wrong.append(f"objective rises from {goal[0]:.6g} to {goal.max():.6g}")
+    elif (np.diff(goal) > ROOM * rtol * goal[0] + noise).any():
+        wrong.append(f"objective rises by {np.diff(goal).max() / goal[0]:.1e} of its start")
+    if run.status.complete and goal[0] > noise:  # of a loss that is rounding, nothing is conserved
+        for gauge in ("energy_gap", "balance_drift", "admissibility"):
+            value = getattr(run, gauge, math.nan)
+            if run.settings["method"] == "exact" and value > 1e4 * rtol:
+                wrong.append(f"{gauge} {value:.1e} under {name!r}")
+    if name == "reached" and not math.isclose(run.times[-1], run.settings["until"], rel_tol=1e-9):
+        wrong.append(f"reached {run.settings['until']:g} and ends at {run.times[-1]:g}")
+    level = run.settings.get("stop_log_loss", -math.inf)
+    if name == "loss level" and run.log_losses[-1] > level + 1e-3 * abs(level):
+        wrong.append(f"loss level with ln L = {run.log_losses[-1]:g}")
+    return wrong
+
+
+def objective(run: bf.Trajectory) -> np.ndarray:
+    squares = sum((np.asarray(layer).reshape(len(run.times), -1) ** 2).sum(1) for layer in run.weights)
+    return np.asarray(run.losses) + 0.5 * run.settings["weight_decay"] * squares
+
+
+def rounding(run: bf.Trajectory) -> float:
+    """A loss that is nothing but rounding: that of outputs off by 1e-14 of what they are sums of."""
+    if run.settings["loss"] != "square":
+        return 0.0
+    first, second = (np.abs(layer[0]).reshape(len(layer[0]), -1) for layer in run.weights)
+    parts = (np.abs(run.dataset.inputs) @ first.T) @ second[0]
+    return float((1e-14 * (np.abs(run.dataset.targets).max() + parts.max())) ** 2)
+
+
+def branched(run: bf.Trajectory) -> bool:
+    told = run.events is not None and "branch" in run.events.kinds
+    return bool(told or any(word in run.status.message.lower() for word in ("branch", "separatrix")))
+
+
+def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:
+    """The largest difference at common saved times: of losses in units of the first, of weights of the largest."""
+    shared = [
+        (i, j)
+        for i, t in enumerate(one.times)
+        for j in [int(np.argmin(np.abs(two.times - t)))]
+        if abs(two.times[j] - t) <= 1e-12 * one.settings["until"]
+    ]
+    mine, theirs = map(list, zip(*shared, strict=True))
+    scale = max(np.abs(layer).max() for run in (one, two) for layer in run.weights)
+    gaps = [
+        np.abs(a[mine] - b[theirs]).max() / scale if scale else 0.0
+        for a, b in zip(one.weights, two.weights, strict=True)
+    ]
+    losses = np.abs(one.losses[mine] - two.losses[theirs]).max()
+    gaps.append(losses / one.losses[0] if one.losses[0] else losses)
+    return float(max(gaps))
+
+
+def amplification(run: bf.Trajectory, start: bf.Network, data: bf.Dataset, options: dict[str, Any]) -> float:
+    """By how much the flow makes a small disturbance grow: two at the start, one at the third and the sixth save.
+
+    Runs of the smaller tolerance, disturbed relative to each neuron, in the same units as ``distance``.
+    """
+    grown = []
+    for number, when in enumerate((0, 0, 3, 6)):
+        if when >= len(run.times) - 1:
+            continue
+        rng = np.random.default_rng(number)
+        rest = {**options, "until": run.times[-1] - run.times[when], "rtol": TIGHT}
+        rest["save"] = np.asarray(run.times[when:]) - run.times[when]
+        rest["save"][-1] = rest["until"]
+        first, second = (np.array(layer[when]) for layer in run.weights)
+        same = bf.gradient_flow(bf.Network([first, second], start.slope), data, **rest)
+        sizes = np.hypot(np.linalg.norm(first, axis=1), second[0])
+        first = first + NUDGE * sizes[:, None] * rng.uniform(-1, 1, size=first.shape)
+        second = second + NUDGE * sizes * rng.uniform(-1, 1, size=second.shape)
+        other = bf.gradient_flow(bf.Network([first, second], start.slope), data, **rest)
+        grown.append(distance(same, other) / NUDGE)
+    return max(grown, default=math.nan)
+
+
+def describe(start: bf.Network, data: bf.Dataset, options: dict[str, Any]) -> dict[str, Any]:
+    first, _ = start.weights
+    return {
+        "D×P×H": f"{first.shape[1]}×{len(data.inputs)}×{first.shape[0]}",
+        "loss": options["loss"][:3] + (" s" if options["clock"] == "loss" else ""),
+        "slope": round(start.slope, 2),
+        "decay": float(f"{options['weight_decay']:.1e}"),
+        "until": f"{options['until']:.1e}",
+        "|W|": f"{max(np.abs(np.asarray(layer)).max() for layer in start.weights):.0e}",
+        "|x|": f"{np.abs(data.inputs).max():.0e}",
+        "|y|": f"{np.abs(data.targets).max():.0e}",
+    }
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """Every failure with its seed and reason; the shares of statuses and excuses; the slowest."""
+    bad = [v for v in verdicts if v.reasons]
+    lines = [f"{len(bad)} of {len(verdicts)} problems fail" + (":" if bad else ".")]
+    for v in bad:
+        told = " ".join(f"{key}={value}" for key, value in v.tags.items())
+        lines += [f"  seed {v.seed:5d}  {'; '.join(v.reasons)[:230]}", f"              {told}"]
+    names = Counter(name for v in verdicts for name in v.statuses)
+    lines.append("statuses: " + ", ".join(f"{count} {name}" for name, count in names.most_common()))
+    for v in verdicts:
+        if v.incomplete:
+            lines.append(f"  seed {v.seed:5d}  {v.statuses}: {v.incomplete[0][:160]}")
+    excuses = Counter(v.excused for v in verdicts if v.excused)
+    lines.append(
+        f"branches told in {sum(v.branched for v in verdicts)}; tolerances allowed to differ for a branch in "
+        f"{excuses['branch']} {[v.seed for v in verdicts if v.excused == 'branch']}, for a separatrix in "
+        f"{excuses['separatrix']} {[v.seed for v in verdicts if v.excused == 'separatrix']}"
+    )
+    kinds = Counter(kind_of(reason) for v in bad for reason in v.reasons)
+    lines.append("reasons: " + ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common()))
+    spent = np.array([sum(v.seconds) for v in verdicts])
+    lines.append(f"{spent.sum():.1f} s for both tolerances; median {np.median(spent):.3f} s a problem; slowest:")
+    for v in sorted(verdicts, key=lambda v: -sum(v.seconds))[:10]:
+        told = " ".join(f"{key}={value}" for key, value in v.tags.items())
+        lines.append(f"  seed {v.seed:5d}  {sum(v.seconds):6.2f} s  {told}")
+    return "\n".join(lines)
+
+
+def kind_of(reason: str) -> str:
+    """A reason without its numbers."""
+    words = ("tolerances differ", "objective rises", "not finite", "longer than", "energy_gap", "balance_drift")
+    return next((word for word in (*words, "admissibility") if word in reason), reason.split(" at rtol")[0][:60])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seeds", type=int, nargs="*", help="only these")
+    parser.add_argument("--processes", type=int, default=1, choices=(1, 2))
+    parser.add_argument("--seconds", type=float, default=None, help="what one run may last")
+    parser.add_argument("--follow", action="store_true", help="tell failures as they are found")
+    options = parser.parse_args()
+    seeds = options.seeds or range(options.first, options.first + options.count)
+    jobs = [(seed, options.seconds) for seed in seeds]
+    verdicts = []
+    with contextlib.ExitStack() as stack:
+        if options.processes == 1:
+            found: Any = (examine(*job) for job in jobs)
+        else:
+            pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(options.processes))
+            found = pool.imap(_examine, jobs, chunksize=5)
+        for verdict in found:
+            verdicts.append(verdict)
+            if options.follow and (verdict.reasons or verdict.incomplete):
+                print(verdict.seed, *verdict.reasons, *verdict.incomplete, flush=True)
+    print(table(verdicts))
+
+
+def _examine(job: tuple[int, float | None]) -> Verdict:
+    return examine(*job)
+
+
+if __name__ == "__main__":
+    main()
