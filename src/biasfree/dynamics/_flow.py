@@ -18,7 +18,7 @@ from biasfree.dynamics import _field, _guard, _loop
 from biasfree.dynamics._adaptive import Adaptive
 from biasfree.dynamics._choice import METHODS, adaptive, choose
 from biasfree.dynamics._loop import Outcome
-from biasfree.dynamics._pieces import Integrator, Point, Stretch
+from biasfree.dynamics._pieces import Integrator
 from biasfree.dynamics._plan import Plan, Stop
 from biasfree.dynamics._progress import ProgressCallback, check_callback
 from biasfree.dynamics._recorder import Recorder, save_points
@@ -141,28 +141,15 @@ def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> A
 def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCallback | None) -> Outcome:
     """Run one method; a start that nothing moves needs none."""
     integrator: Integrator
-    if stands_still(plan):
+    if method == "exact":
+        from biasfree.dynamics.exact import Exact  # Numba is loaded when it is needed
+
+        integrator = Exact(plan)
+    elif stands_still(plan):
         integrator = Standing(plan)
-    elif method == "exact":
-        return _exact_as_before(plan, recorder, progress)
     else:
         integrator = Adaptive(plan, method)
     return _loop.run(integrator, plan, recorder, progress)
-
-
-def _exact_as_before(plan: Plan, recorder: Recorder, progress: ProgressCallback | None) -> Outcome:
-    """Temporary: the exact flow by its own loop. In its place: ``integrator = Exact(plan)`` above, and this goes."""
-    from biasfree.dynamics import exact  # Numba is loaded when it is needed
-
-    settings = plan.settings("exact", "")
-    left = exact.integrate(
-        plan.network, plan.network.weights, plan.dataset, settings, recorder.points, progress, plan.start
-    )
-    vars(recorder).update(vars(left.recorder))
-    last = Point(tuple(layer[-1] for layer in recorder.stacked()), float(recorder.energies[-1]))
-    end = float(recorder.times[-1])
-    stretches = (Stretch(plan.start, end, "exact", left.counts.accepted),)
-    return Outcome(recorder, left.status, (end, last), left.counts, stretches, left.events)
 
 
 def _taken_up(plan: Plan, outcome: Outcome, method: str, progress: ProgressCallback | None) -> Outcome:

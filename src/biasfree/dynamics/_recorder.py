@@ -122,24 +122,6 @@ class Recorder:
             self._saved = [saved for saved in self._saved if saved.time not in going]
             self._stride *= 2
 
-    # Temporary: what the exact flow of before asks for; to go with it.
-
-    @property
-    def points(self) -> np.ndarray | None:
-        """The times asked for."""
-        return self._points
-
-    @property
-    def steps_to_next(self) -> int:
-        """Accepted steps from one that is kept to the next."""
-        return _NO_LIMIT if self.asked else self._stride
-
-    def upcoming(self, most: int) -> np.ndarray:
-        """The next times asked for, or else those the run is to be spread over."""
-        if self._points is not None:
-            return self._points[self._next : self._next + most]
-        return self.pause + self._gap * np.arange(most) if math.isfinite(self._gap) else np.zeros(0)
-
     # What was saved
 
     @property

@@ -95,6 +95,20 @@ def no_smaller_step(axis: str, time: float) -> Status:
     )
 
 
+def flooded(axis: str, time: float) -> Status:
+    """Events follow each other without any time between them."""
+    return Status("stuck", f"stopped at {axis} = {time:.6g} by events without end. Use another method.")
+
+
+def unresolved(axis: str, time: float, level: float) -> Status:
+    """Margins so large that float64 does not tell them apart."""
+    return Status(
+        "precision limit",
+        f"stopped at {axis} = {time:.6g}, ln L = {level:.3g}: float64 does not tell margins of this size apart. Stop at "
+        "a log-loss level above it.",
+    )
+
+
 def not_finite(axis: str, time: float) -> Status:
     """Weights or their velocities overflow."""
     return Status(

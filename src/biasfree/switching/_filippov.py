@@ -56,8 +56,22 @@ class Switches:
         neuron = np.concatenate([np.array(neurons, dtype=int), *(crossed[:, 0] for _, crossed in crossings)])
         line = np.concatenate([np.array(met, dtype=int), *(crossed[:, 1] for _, crossed in crossings)])
         kind = np.concatenate([np.array(kinds, dtype=str), np.full(len(time) - len(events), "cross")])
-        order = np.lexsort((kind, line, neuron, time))
-        return cls(time[order], neuron[order], line[order], kind[order])
+        return cls.table(time, neuron, line, kind)
+
+    @classmethod
+    def table(cls, times: np.ndarray, neurons: np.ndarray, lines: np.ndarray, kinds: np.ndarray) -> "Switches":
+        """Columns in any order, sorted by time."""
+        order = np.lexsort((kinds, lines, neurons, times))
+        return cls(times[order], neurons[order], lines[order], kinds[order])
+
+    def followed_by(self, other: "Switches") -> "Switches":
+        """These and others, in order of time."""
+        parts = ((getattr(self, name), getattr(other, name)) for name in ("times", "neurons", "lines", "kinds"))
+        return Switches.table(*(np.concatenate(both) for both in parts))
+
+    def shifted(self, time: float) -> "Switches":
+        """The same, later by ``time``."""
+        return Switches(self.times + time, self.neurons, self.lines, self.kinds)
 
     def __len__(self) -> int:
         """Number of events."""

@@ -1,5 +1,5 @@
 """The exact, event-driven flow of two-layer networks."""
 
-from biasfree.dynamics.exact._run import Outcome, integrate
+from biasfree.dynamics.exact._exact import Exact
 
-__all__ = ["Outcome", "integrate"]
+__all__ = ["Exact"]

@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 
 from biasfree import losses
 from biasfree.lines import Lines
-from biasfree.switching import Runner, Segments
+from biasfree.switching import Runner, Segments, Switches
 
 _BUDGET, _SHORT = 0.2, 0.25
 CURVATURE = {"square": 1.0, "logistic": 0.25, "exponential": 1.5}
@@ -37,11 +37,11 @@ class Early:
 
     Attributes:
         time: its end, on the run's clock.
-        events: (time, neuron, line, kind).
+        events: what happened in it.
     """
 
     time: float
-    events: list[tuple[float, int, int, str]]
+    events: Switches
     _segments: Segments
     _decay: float
     _width: int
@@ -135,10 +135,7 @@ def early_phase(
     if time == 0:
         return None
     table = runner.switches()
-    events = [
-        (float(t), int(h), int(kept[line]), str(kind))
-        for t, h, line, kind in zip(table.times, table.neurons, table.lines, table.kinds, strict=True)
-    ]
+    events = Switches(table.times, table.neurons, kept[table.lines], table.kinds)
     return Early(time, events, runner.segments(), decay, len(neurons))
 
 

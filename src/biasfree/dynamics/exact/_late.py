@@ -15,325 +15,245 @@ own:
     x(τ) = x + τφ₁(τJ)F + 2τ(τ/h)²φ₃(τJ)A + 6τ(τ/h)³φ₄(τJ)B,    φ_k(z) = Σ_j z^j/(j + k)!.
 
 The last term at τ = h is the error's estimate. Directions of growth are treated like the others, so nothing is
-mistaken for rest at a saddle. Neurons that slide move within their surfaces: J is projected on them. Rows too small to
-matter (and passive ones) only ride along: they obey ż = [[−λ, c], [cᵀ, −λ]]z with the c of the others' way, and stay
-exact in proportion however small they are. The energy of a step is ∫‖e^{τJ}F‖²dτ = Σ_k hφ₁(2hλ_k)F_k² and, by
-quadrature, what A and B add.
+mistaken for rest at a saddle. Rows that slide move within their surfaces: J is projected on them.
+
+**Light rows**, too small for the output to notice, and passive ones are no part of J, where they would drown in
+rounding. They obey ż = [[−λ, M], [Mᵀ, −λ]]z with the M of the others' way, taken as constant over arcs so short
+that nothing grows by more than e² in one; a step ends before one of them ceases to be light. The energy of a step is
+∫‖e^{τJ}F‖²dτ = Σ_k hφ₁(2hλ_k)F_k² and, by quadrature, what A and B add.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from jaxtyping import Float, Int
 
-from biasfree.dynamics.exact._field import (
-    Data,
-    Pattern,
-    beyond,
-    log_loss,
-    project,
-    raw_pull,
-    rows_of,
-    split,
-    velocity,
-)
+from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._events import Arc
+from biasfree.dynamics.exact._field import across, pulls_of, velocity
+from biasfree.dynamics.exact._kernels import Pattern
+from biasfree.dynamics.exact._methods import FROM_NODES, NODES
 
 LARGEST = 300  # unknowns up to which J is formed
-_NUDGE = 1e-7
-_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(8)
-_STRETCHES = (1 / 256, 1 / 64, 1 / 16, 1 / 4, 1 / 2, 3 / 4, 1.0)  # fast changes come first
-_GROWTH = 3.0  # largest hλ of a growing direction
+_NUDGE = 1e-5  # of central differences: rounding 1e-11, truncation 1e-10 of the largest rate
+_FLAT = 1e-9  # rates below this part of the largest are what differences make of zero
+_GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow
+_LIGHT_GROWTH = 2.0  # largest growth of a light row over an arc, so that eight points follow it
+_STRETCHES = 300  # of one step at most
+_OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
+_QUADRATURE, _QUADRATURE_WEIGHTS = np.polynomial.legendre.leggauss(8)
+_MEAN = FROM_NODES.mean(axis=0)  # the mean of a polynomial is that of its Bernstein coefficients
 
 
-@njit(cache=True)
-def _jacobian(state, data, pattern, base, nudge, index):
-    """Differences of the velocity with respect to some entries of the state, one by one."""
-    lines, count = data.directions.shape[0], index.shape[0]
-    p, q = np.empty(lines), np.empty(lines)
-    found = np.empty((count, count))
-    out, moved = np.empty_like(state), state.copy()
-    for k in range(count):
-        moved[index[k]] = state[index[k]] + nudge
-        velocity(moved, data, pattern, out, p, q)
-        moved[index[k]] = state[index[k]]
-        for j in range(count):
-            found[j, k] = (out[index[j]] - base[index[j]]) / nudge
-    return found
+def phis(z: Float[np.ndarray, "..."]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """φ₁, φ₃ and φ₄ of each entry, by their series where the formulas cancel.
+
+    >>> one, three, four = phis(np.array([0.0, -1e9]))
+    >>> bool(np.allclose(one, [1, 1e-9])), bool(np.allclose(three * 6, [1, 3e-9]))
+    (True, True)
+    """
+    small = np.abs(z) < 1.0
+    x = np.where(small, z, 0.0)
+    fourth = np.zeros_like(x)
+    for k in range(16, -1, -1):
+        fourth = 1 / math.factorial(k + 4) + x * fourth
+    third = 1 / 6 + x * fourth
+    series = (1 + x * (0.5 + x * third), third, fourth)
+    y = np.where(small, 1.0, np.minimum(z, 700.0))
+    first = np.expm1(y) / y
+    third = ((first - 1) / y - 0.5) / y
+    direct = (first, third, (third - 1 / 6) / y)
+    return tuple(np.where(small, a, b) for a, b in zip(series, direct, strict=True))  # type: ignore[return-value]
 
 
-@njit(cache=True)
-def phis(z):
-    """φ₁, φ₃ and φ₄ of each entry, by their series where the formulas cancel."""
-    found = np.empty((3, z.shape[0]))
-    for i in range(z.shape[0]):
-        x = z[i]
-        if abs(x) < 1.0:
-            term, third, fourth = 1.0 / 24, 0.0, 0.0
-            for k in range(20):
-                fourth += term
-                term *= x / (k + 5)
-            third = 1.0 / 6 + x * fourth
-            found[0, i], found[1, i], found[2, i] = 1.0 + x * (0.5 + x * third), third, fourth
-        else:
-            first = math.expm1(x) / x
-            third = ((first - 1.0) / x - 0.5) / x
-            found[0, i], found[1, i], found[2, i] = first, third, (third - 1.0 / 6) / x
-    return found
+class LateStep:
+    """A linearised way from rows ``z``: the flow to any time within it."""
 
+    def __init__(self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, light: float) -> None:
+        """Linearise; rows of a squared size below ``light`` of the whole are light ones."""
+        self.z, self.data, self.pattern, self.light = z, data, pattern, light
+        active = len(pattern.side)
+        squares = np.einsum("hd,hd->h", z[:active], z[:active])
+        self.heavy = np.flatnonzero(squares > light * squares.sum())
+        self.riding = np.setdiff1d(np.arange(len(z)), self.heavy)
+        self.shape = (len(self.heavy), z.shape[1])
+        self.evaluations = 1 + 2 * self.heavy.size * z.shape[1]
+        self._linearise()
+        self.length = 0.0
+        self.bend = (np.zeros_like(self.force), np.zeros_like(self.force))
 
-@njit(cache=True)
-def _heavy_at(state, index, rates, modes, course, length, time):
-    """The state with its heavy rows moved on."""
-    found, functions = state.copy(), phis(time * rates)
-    x = time / length if length > 0 else 0.0
-    change = np.empty(rates.shape[0])
-    for k in range(rates.shape[0]):
-        change[k] = time * functions[0, k] * course[0, k]
-        change[k] += time * x**2 * (2 * functions[1, k] * course[1, k] + 6 * x * functions[2, k] * course[2, k])
-    moved = np.dot(modes, change)
-    for k in range(rates.shape[0]):
-        found[index[k]] += moved[k]
-    return found
+    def _linearise(self) -> None:
+        data, pattern, size = self.data, self.pattern, self.heavy.size * self.z.shape[1]
+        nudge = _NUDGE * max(float(np.abs(self.z[self.heavy]).max(initial=0.0)), 1e-300)
+        states = np.repeat(self.z[None], 2 * size + 1, axis=0)
+        flat = np.arange(size)
+        rows, columns = self.heavy[flat // self.z.shape[1]], flat % self.z.shape[1]
+        states[flat, rows, columns] += nudge
+        states[size + flat, rows, columns] -= nudge
+        moved = self._velocity(states)
+        jacobian = (moved[:size] - moved[size:-1]).T / (2 * nudge)
+        projection = np.zeros((size, size))
+        dim = data.directions.shape[1]
+        planes = across(pattern)
+        for place, h in enumerate(self.heavy.tolist()):
+            begin = place * self.z.shape[1]
+            projection[begin : begin + dim, begin : begin + dim] = planes[h]
+            for k in range(dim, self.z.shape[1]):
+                projection[begin + k, begin + k] = 1.0
+        jacobian = projection @ (0.5 * (jacobian + jacobian.T)) @ projection
+        rates, self.modes = np.linalg.eigh(jacobian) if size else (np.zeros(0), np.zeros((0, 0)))
+        self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
+        self.force = self.modes.T @ moved[-1]
 
-
-@njit(cache=True)
-def _pull(state, data, pattern):
-    """c of every active row, across what it slides on."""
-    dim, lines = data.directions.shape[1], data.directions.shape[0]
-    first, second = split(state, rows_of(state, dim), dim)
-    pull, _ = raw_pull(first, second, data, pattern, np.empty(lines), np.empty(lines))
-    project(pull, pattern)
-    return pull
-
-
-@njit(cache=True)
-def _at(state, index, rates, modes, course, length, time, data, pattern, riding):
-    """Heavy rows by the method; the others by e^{ΔA}, A = [[−λ, c], [cᵀ, −λ]] with c's mean over some stretches."""
-    found = _heavy_at(state, index, rates, modes, course, length, time)
-    if not riding.any():
-        return found
-    dim, active = data.directions.shape[1], pattern.side.shape[0]
-    rows = rows_of(state, dim)
-    first, second = split(found, rows, dim)
-    before, begin = 0.0, _pull(state, data, pattern)
-    for part in _STRETCHES:
-        now = part * time
-        half = _pull(_heavy_at(state, index, rates, modes, course, length, 0.5 * (before + now)), data, pattern)
-        end = _pull(_heavy_at(state, index, rates, modes, course, length, now), data, pattern)
-        for row in range(rows):
-            if not riding[row]:
-                continue
-            h = row if row < active else pattern.owner[row - active]
-            size, along = 0.0, 0.0
-            for j in range(dim):
-                c = (begin[h, j] + 4 * half[h, j] + end[h, j]) / 6
-                size += c * c
-                along += c * first[row, j]
-            size = math.sqrt(size)
-            if size == 0:
-                continue
-            along /= size
-            phase = min(size * (now - before), 300.0)
-            ahead = along * (math.cosh(phase) - 1) + second[row] * math.sinh(phase)
-            for j in range(dim):
-                first[row, j] += ahead * (begin[h, j] + 4 * half[h, j] + end[h, j]) / (6 * size)
-            second[row] = along * math.sinh(phase) + second[row] * math.cosh(phase)
-        before, begin = now, end
-    fade = math.exp(-data.decay * time)
-    for row in range(rows):
-        if riding[row]:
-            for j in range(dim):
-                first[row, j] *= fade
-            second[row] *= fade
-    return found
-
-
-@dataclass
-class Step:
-    """A linearised stretch from ``state``: the flow to any time within it."""
-
-    state: np.ndarray
-    data: Data
-    pattern: Pattern
-    heavy: np.ndarray  # the rows J is formed of
-    index: np.ndarray  # their entries in the state
-    rates: np.ndarray  # Λ
-    modes: np.ndarray  # Q
-    force: np.ndarray  # QᵀF
-    light: float
-    length: float = 0.0
-    bend: tuple[np.ndarray, np.ndarray] | None = None  # QᵀA and QᵀB
-
-    @classmethod
-    def of(cls, state: np.ndarray, data: Data, pattern: Pattern, light: float) -> "Step":
-        """Linearise at ``state``; rows of a squared size below ``light`` of the whole only ride along."""
-        base = _velocity(state, data, pattern)
-        dim, active = data.directions.shape[1], len(pattern.side)
-        rows = rows_of(state, dim)
-        first, second = split(state, rows, dim)
-        squares = np.sum(first[:active] ** 2, axis=1) + second[:active] ** 2
-        heavy = np.flatnonzero(squares > light * squares.sum())
-        index = np.concatenate([(heavy[:, None] * dim + np.arange(dim)).ravel(), rows * dim + heavy])
-        nudge = _NUDGE * max(float(np.abs(state[:-1]).max()), 1e-300)
-        jacobian = _jacobian(state, data, pattern, base, nudge, index)
-        for place, h in enumerate(heavy.tolist()):
-            if pattern.span[h]:
-                basis = pattern.basis[h, : pattern.span[h]]
-                across = np.eye(dim) - basis.T @ basis
-                own = slice(place * dim, (place + 1) * dim)
-                jacobian[own] = across @ jacobian[own]
-                jacobian[:, own] = jacobian[:, own] @ across
-        rates, modes = np.linalg.eigh(0.5 * (jacobian + jacobian.T))
-        return cls(state, data, pattern, heavy, index, rates, modes, modes.T @ base[index], light)
+    def _velocity(self, states: Float[np.ndarray, "n rows columns"]) -> Float[np.ndarray, "n entries"]:
+        """Of the heavy rows."""
+        found = pulls_of(states, self.data, self.pattern.side)
+        return velocity(states, found, self.pattern)[:, self.heavy].reshape(len(states), -1)
 
     def try_length(self, length: float, rtol: float, atol: float) -> float:
-        """Set the step's length; returns the largest error of a neuron in units of its tolerance."""
+        """Set the step's length; returns the largest error of a row in units of its tolerance."""
         self.length = length
         middle = self._bent(0.5 * length * phis(0.5 * length * self.rates)[0] * self.force)
         one, _, four = phis(length * self.rates)
         end = self._bent(length * one * (self.force + middle))
         self.bend = (8 * middle - end, 2 * end - 8 * middle)
-        error = self._sizes(self.modes @ (6 * length * four * self.bend[1]))
-        size = self._sizes(self._heavy_at(length)[self.index])
+        error = np.abs((self.modes @ (6 * length * four * self.bend[1])).reshape(self.shape)).max(axis=1, initial=0.0)
+        size = np.abs(self._heavy_at(np.array([length]))[0]).max(axis=1, initial=0.0)
         worst = float(np.max(error / (atol + rtol * size), initial=0.0))
+        self.evaluations += 2
         return worst if np.isfinite(worst) else np.inf
 
-    def _sizes(self, entries: np.ndarray) -> np.ndarray:
-        """Norm of each heavy row."""
-        count = len(self.heavy)
-        first = entries[:-count].reshape(count, -1) if count else entries.reshape(0, 1)
-        return np.sqrt(np.sum(first**2, axis=1) + entries[len(entries) - count :] ** 2)
-
-    def _bent(self, change: np.ndarray) -> np.ndarray:
+    def _bent(self, change: Float[np.ndarray, "modes"]) -> Float[np.ndarray, "modes"]:
         """QᵀN(x + Q·change) − QᵀN(x)."""
-        there = _velocity(self._moved(change), self.data, self.pattern)[self.index]
-        return self.modes.T @ there - self.force - self.rates * change
+        there = self.z.copy()
+        there[self.heavy] += (self.modes @ change).reshape(self.shape)
+        return self.modes.T @ self._velocity(there[None])[0] - self.force - self.rates * change
 
-    def _moved(self, change: np.ndarray) -> np.ndarray:
-        found = self.state.copy()
-        found[self.index] += self.modes @ change
-        return found
-
-    def _heavy_at(self, time: float) -> np.ndarray:
-        return _heavy_at(self.state, self.index, self.rates, self.modes, self._course, self.length, time)
-
-    @property
-    def _course(self) -> np.ndarray:
-        """QᵀF, QᵀA and QᵀB."""
-        nothing = np.zeros_like(self.force)
-        return np.stack([self.force, *(self.bend if self.bend is not None else (nothing, nothing))])
-
-    def at(self, time: float) -> np.ndarray:
-        """The state a time after the step's beginning; the energy as it was."""
-        course, riding = self._course, np.ones(rows_of(self.state, self.data.directions.shape[1]), dtype=np.bool_)
-        riding[self.heavy] = False
-        return _at(
-            self.state, self.index, self.rates, self.modes, course, self.length, time, self.data, self.pattern, riding
-        )
-
-    def whole(self, time: float) -> np.ndarray:
-        """The state then, energy included."""
-        found = self.at(time)
-        found[-1] += time * float(np.sum(phis(2 * time * self.rates)[0] * self.force**2))
-        if self.bend is not None:
-            for node, weight in zip(_NODES, _NODE_WEIGHTS, strict=True):
-                t = 0.5 * time * (1 + node)
-                z, x = t * self.rates, t / self.length
-                _, three, four = phis(z)
-                # The velocity that A and B add is λ times the place they add, and themselves.
-                added = x**2 * ((2 * z * three + 1) * self.bend[0] + x * (6 * z * four + 1) * self.bend[1])
-                found[-1] += 0.5 * time * weight * float(added @ (2 * np.exp(z) * self.force + added))
-        return found
-
-    def outgrown(self, length: float) -> bool:
-        """Whether light rows would have become heavy ones by then."""
-        end, dim, active = self.at(length), self.data.directions.shape[1], len(self.pattern.side)
-        first, second = split(end, rows_of(end, dim), dim)
-        squares = np.sum(first[:active] ** 2, axis=1) + second[:active] ** 2
-        riding = np.ones(active, dtype=bool)
-        riding[self.heavy] = False
-        return bool((squares[riding] > 10 * self.light * squares.sum()).any())
+    def _heavy_at(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n heavy columns"]:
+        one, three, four = phis(times[:, None] * self.rates)
+        x = (times / self.length if self.length > 0 else 0 * times)[:, None]
+        change = times[:, None] * (one * self.force + x**2 * (2 * three * self.bend[0] + 6 * x * four * self.bend[1]))
+        return self.z[self.heavy] + (change @ self.modes.T).reshape(len(times), *self.shape)
 
     def longest(self) -> float:
         """A length at which nothing grows beyond what a linearisation can follow."""
         top = float(self.rates.max(initial=0.0))
         return _GROWTH / top if top > 0 else np.inf
 
-    def displacement(self, horizon: float) -> float:
-        """How far the linearised flow moves until then."""
-        with np.errstate(over="ignore"):
-            moved = horizon * phis(np.minimum(horizon * self.rates, 700.0))[0] * self.force
-        return float(np.linalg.norm(moved))
+    def rests(self, horizon: float, rtol: float) -> bool:
+        """Whether nothing would move or grow by more than rtol until then."""
+        if float(self.rates.max(initial=0.0)) * horizon > 0.1:
+            return False
+        moved = horizon * phis(horizon * self.rates)[0] * self.force
+        if np.linalg.norm(moved) > rtol * np.linalg.norm(self.z):
+            return False
+        found = pulls_of(self.z, self.data, self.pattern.side)
+        matrices = np.einsum("hij,hjk->hik", across(self.pattern), found.matrices)[self.pattern.owner[self.riding]]
+        growth = np.linalg.norm(matrices, axis=(1, 2)) - float(found.decay)
+        return bool(growth.max(initial=0.0) * horizon <= 0.1)
+
+    # The way of all rows, in arcs
+
+    def arcs(self) -> list[Arc]:
+        """The way of all rows over the step's length; shorter if a light row would cease to be one."""
+        ends = self._grid()
+        begins = np.concatenate([[0.0], ends[:-1]])
+        times = begins[:, None] + (ends - begins)[:, None] * NODES
+        states = np.repeat(self.z[None], times.size, axis=0).reshape(*times.shape, *self.z.shape)
+        states[:, :, self.heavy] = self._heavy_at(times.ravel()).reshape(*times.shape, *self.shape)
+        kept = len(ends)
+        if self.riding.size:
+            kept = self._ride(states, ends - begins)
+        curves = np.einsum("kx,nx...->nk...", FROM_NODES, states[:kept])
+        self._ways = [Arc(*span, curve) for *span, curve in zip(begins, ends, curves, strict=False)]
+        self._at_begin = states[:, 0]
+        self.reaches = float(ends[kept - 1]) if kept else 0.0
+        return self._ways
+
+    def _grid(self) -> Float[np.ndarray, "arcs"]:
+        """Ends of arcs: short ones first, where fast directions still move, and none too long for light rows."""
+        fastest = float(np.abs(self.rates).max(initial=0.0))
+        first = min(self.length, 1.0 / fastest if fastest > 0 else np.inf)
+        doublings = max(0, math.ceil(math.log2(self.length / first))) if first > 0 else 0
+        ends = np.minimum(first * 2.0 ** np.arange(doublings + 1), self.length)
+        if not self.riding.size:
+            return ends
+        found = pulls_of(self.z, self.data, self.pattern.side)
+        rate = float(np.linalg.norm(found.matrices[self.pattern.owner[self.riding]], axis=(1, 2)).max())
+        longest = _LIGHT_GROWTH / rate if rate > 0 else np.inf
+        grid: list[float] = []
+        last = 0.0
+        for end in ends.tolist():
+            parts = max(1, math.ceil(min((end - last) / longest, _STRETCHES)))
+            grid += (last + (end - last) * np.arange(1, parts + 1) / parts).tolist()
+            last = end
+        grid = grid[:_STRETCHES]
+        return np.array(grid)
+
+    def _ride(self, states: Float[np.ndarray, "arcs nodes rows columns"], spans: np.ndarray) -> int:
+        """Fill in the light and passive rows; how many arcs there are before one of them is light no more."""
+        count, nodes = states.shape[:2]
+        dim, active = self.data.directions.shape[1], len(self.pattern.side)
+        found = pulls_of(states.reshape(-1, *states.shape[2:]), self.data, self.pattern.side)
+        matrices = np.einsum("hij,nhjk->nhik", across(self.pattern), found.matrices)
+        matrices = np.einsum("x,nxhik->nhik", _MEAN, matrices.reshape(count, nodes, *matrices.shape[1:]))
+        decay = found.decay.reshape(count, nodes) @ _MEAN
+        light_rows = self.riding < active
+        owner = self.pattern.owner[self.riding]
+        now = self.z[self.riding]
+        for n in range(count):
+            elapsed = spans[n] * NODES
+            way = _propagated(now, matrices[n][owner], elapsed, dim) * np.exp(-decay[n] * elapsed)[:, None, None]
+            states[n][:, self.riding] = way
+            now = way[-1]
+            squares = np.einsum("hd,hd->h", now, now)[light_rows]
+            whole = float(np.sum(states[n, -1][self.heavy] ** 2))
+            if not (squares <= _OUTGROWN * self.light * whole).all():
+                return n
+        return count
+
+    def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
+        """The rows a time after the step's beginning."""
+        z = self.z.copy()
+        z[self.heavy] = self._heavy_at(np.array([time]))[0]
+        if self.riding.size and self._ways:
+            number = min(int(np.searchsorted([way.end for way in self._ways], time)), len(self._ways) - 1)
+            way = self._ways[number]
+            x = (time - way.begin) / (way.end - way.begin)
+            from biasfree.dynamics.exact._methods import basis
+
+            z[self.riding] = np.einsum("k,k...->...", basis(x), way.curve[:, self.riding])
+        return z
+
+    def energy(self, time: float) -> float:
+        """∫‖Ẇ‖² over a time from the step's beginning."""
+        total = time * float(np.sum(phis(2 * time * self.rates)[0] * self.force**2))
+        t = 0.5 * time * (1 + _QUADRATURE)[:, None]
+        z, x = t * self.rates, t / self.length
+        _, three, four = phis(z)
+        # The velocity that A and B add is λ times the place they add, and themselves.
+        added = x**2 * ((2 * z * three + 1) * self.bend[0] + x * (6 * z * four + 1) * self.bend[1])
+        power = np.sum(added * (2 * np.exp(np.minimum(z, 700.0)) * self.force + added), axis=1)
+        return total + 0.5 * time * float(_QUADRATURE_WEIGHTS @ power)
 
 
-def _velocity(state: np.ndarray, data: Data, pattern: Pattern) -> np.ndarray:
-    out, lines = np.empty_like(state), len(data.directions)
-    velocity(state, data, pattern, out, np.empty(lines), np.empty(lines))
-    return out
-
-
-@dataclass(frozen=True)
-class Event:
-    """What ends an exponential step."""
-
-    time: float
-    kind: str  # "met", "full", "turned" or "level"
-    neuron: int = -1
-    line: int = -1
-
-    @property
-    def turned(self) -> bool:
-        """Whether w₂ is zero."""
-        return self.kind == "turned"
-
-
-def first_event(step: Step, length: float, level: float) -> Event | None:
-    """The first event of a step, by bisection; None if there is none."""
-    low, found = 0.0, None
-    for part in (0.5, 1.0):
-        high = part * length
-        found = _happened(step, high, level)
-        if found is not None:
-            break
-        low = high
-    if found is None:
-        return None
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        earlier = _happened(step, middle, level)
-        if earlier is not None:
-            high, found = middle, earlier
-        else:
-            low = middle
-        if high - low <= 1e-15 * high:
-            break
-    return found
-
-
-def _happened(step: Step, time: float, level: float) -> Event | None:
-    """Something that must have happened by then."""
-    data, pattern, state = step.data, step.pattern, step.at(time)
-    active, dim = len(pattern.side), data.directions.shape[1]
-    if level > -np.inf and log_loss(state, data, active) <= level:
-        return Event(time, "level")
-    if data.b == 0:
-        return None
-    first, second = split(state, rows_of(state, dim), dim)
-    products = pattern.side * (first[:active] @ data.transposed)
-    depth = products + max(1e-13, 1e-2 * data.rtol) * np.linalg.norm(first[:active], axis=1)[:, None]
-    if depth.min(initial=0.0) < 0:
-        h, line = np.unravel_index(np.argmin(depth), depth.shape)
-        return Event(time, "met", int(h), int(line))
-    sliding = np.flatnonzero(pattern.rank)
-    if sliding.size:
-        lines = len(data.directions)
-        p, q = np.empty((2, lines))
-        pull, _ = raw_pull(first, second, data, pattern, p, q)
-        _, before = split(step.state, rows_of(state, dim), dim)
-        for h in sliding:
-            if second[h] * before[h] < 0:
-                return Event(time, "turned", int(h))
-            if not beyond(h, pull, p, q, data, pattern) <= 0:
-                return Event(time, "full", int(h))
-    return None
+def _propagated(
+    rows: Float[np.ndarray, "rows columns"],
+    matrices: Float[np.ndarray, "rows dim outputs"],
+    times: Float[np.ndarray, "n"],
+    dim: int,
+) -> Float[np.ndarray, "n rows columns"]:
+    """e^{tA}z with A = [[0, M], [Mᵀ, 0]]: along M's singular vectors a hyperbolic rotation, elsewhere nothing."""
+    if matrices.shape[2] == 1:
+        size = np.linalg.norm(matrices, axis=1)  # (rows, 1)
+        left = matrices / np.where(size > 0, size, 1.0)[:, None]
+        right = np.ones((len(rows), 1, 1))
+    else:
+        left, size, right = np.linalg.svd(matrices, full_matrices=False)
+    one = np.einsum("hdr,hd->hr", left, rows[:, :dim])
+    other = np.einsum("hrk,hk->hr", right, rows[:, dim:])
+    phase = times[:, None, None] * size
+    grown, turned = np.cosh(phase) - 1, np.sinh(phase)
+    first = rows[:, :dim] + np.einsum("hdr,nhr->nhd", left, grown * one + turned * other)
+    second = rows[:, dim:] + np.einsum("hrk,nhr->nhk", right, turned * one + grown * other)
+    return np.concatenate([first, second], axis=2)

@@ -38,7 +38,7 @@ class Group:
 
     members: Int[np.ndarray, "members"]
     parts: Float[np.ndarray, "members rows"]
-    rows: Float[np.ndarray, "rows dim+1"]
+    rows: Float[np.ndarray, "rows columns"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Merged:
     width: int
     columns: int
 
-    def rows(self) -> tuple[Float[np.ndarray, "rows dim+1"], Int[np.ndarray, "passive"]]:
+    def rows(self) -> tuple[Float[np.ndarray, "rows columns"], Int[np.ndarray, "passive"]]:
         """The rows, active before passive, and the owner of each passive one."""
         if self.linear:
             return self.groups[0].rows, np.zeros(0, dtype=np.int64)
@@ -91,7 +91,7 @@ class Merged:
         entries = (np.concatenate(part), (np.concatenate(neuron), np.concatenate(row))) if part else ([], ([], []))
         return csr_array(entries, shape=(self.width, sum(map(len, self._own))))
 
-    def restored(self, rows: Float[np.ndarray, "rows dim+1"]) -> Float[np.ndarray, "width dim+1"]:
+    def restored(self, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "width columns"]:
         """Every neuron from the rows of now."""
         neurons = self._parts @ rows
         for own, group in zip(self._own, self.groups, strict=True):
@@ -107,6 +107,16 @@ class Merged:
             found[group.members] = row
         return found
 
+    def spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
+        """For each passive row the largest part that a member has in it, in units of its part in the leading row."""
+        found = []
+        for group in self.groups:
+            parts = group.parts
+            if without.size:
+                parts = parts[~np.isin(group.members, without)]
+            found.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
+        return np.concatenate(found) if found else np.zeros(0)
+
     @functools.cached_property
     def _place(self) -> Int[np.ndarray, "width"]:
         found = np.zeros(self.width, dtype=int)
@@ -115,8 +125,8 @@ class Merged:
         return found
 
     def some(
-        self, which: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows dim+1"]
-    ) -> Float[np.ndarray, "some dim+1"]:
+        self, which: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows columns"]
+    ) -> Float[np.ndarray, "some columns"]:
         """Some neurons from the rows of now."""
         found = np.empty((len(which), self.columns))
         for row in np.unique(self.row_of[which]):
@@ -124,7 +134,7 @@ class Merged:
             found[here] = self.groups[row].parts[self._place[which[here]]] @ rows[self._own[row]]
         return found
 
-    def without(self, leaving: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows dim+1"]) -> "Merged":
+    def without(self, leaving: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows columns"]) -> "Merged":
         """Groups as they are now, but for light members, each of which becomes a group of its own.
 
         The leading row's square shrinks by theirs; that the others' differences no longer cancel is of second order.
@@ -153,18 +163,18 @@ class Merged:
         return [int(group.members[np.argmax(np.abs(group.parts[:, 0]))]) for group in self.groups]
 
 
-def reduced(neurons: Float[np.ndarray, "width dim+1"]) -> Merged:
+def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
     return Merged([_group(neurons, moving(neurons))], True, *neurons.shape)
 
 
-def of_members(neurons: Float[np.ndarray, "width dim+1"], members: list[Int[np.ndarray, "members"]]) -> Merged:
+def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]]) -> Merged:
     """Groups of these neurons."""
     return Merged([_group(neurons, some) for some in members], False, *neurons.shape)
 
 
 def alike(
-    neurons: Float[np.ndarray, "width dim+1"],
+    neurons: Float[np.ndarray, "width columns"],
     which: Int[np.ndarray, "some"],
     key: Int[np.ndarray, "width"],
     tolerance: float,
@@ -177,7 +187,7 @@ def alike(
 
 
 def parallel(
-    neurons: Float[np.ndarray, "width dim+1"], left: Int[np.ndarray, "some"], tolerance: float, light: float = 0.0
+    neurons: Float[np.ndarray, "width columns"], left: Int[np.ndarray, "some"], tolerance: float, light: float = 0.0
 ) -> tuple[list[Int[np.ndarray, "members"]], Int[np.ndarray, "left"]]:
     """Parallel neurons together, the largest one first; and those left when only ``light`` of the sum of squares is."""
     units = neurons[left]
@@ -199,7 +209,7 @@ def parallel(
     return found, left
 
 
-def moving(neurons: Float[np.ndarray, "width dim+1"]) -> Int[np.ndarray, "some"]:
+def moving(neurons: Float[np.ndarray, "width columns"]) -> Int[np.ndarray, "some"]:
     """Neurons that are not zero; others never move."""
     return np.flatnonzero(neurons.any(axis=1))
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.polynomial import Polynomial
 from scipy.integrate import DOP853
 
-from biasfree.dynamics.exact2._kernels import Method
+from biasfree.dynamics.exact._kernels import Method
 
 DEGREE = 7
 # Chebyshev's points of the unit interval, ends included.

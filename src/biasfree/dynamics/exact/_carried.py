@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree.dynamics.exact2 import _merging
-from biasfree.dynamics.exact2._data import Data
-from biasfree.dynamics.exact2._field import Pulls, after_crossing, form_of, line_pulls, pulls_of, velocity
-from biasfree.dynamics.exact2._kernels import Form, Pattern
-from biasfree.dynamics.exact2._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
-from biasfree.dynamics.exact2._sliding import ON_A_LINE, decide, flipped, nobody_slides
+from biasfree.dynamics.exact import _merging
+from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, line_pulls, pulls_of, velocity
+from biasfree.dynamics.exact._kernels import Form, Pattern
+from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
+from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, nobody_slides
 
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
 _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider

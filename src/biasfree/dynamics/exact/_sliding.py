@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from biasfree.dynamics.exact2._data import Data
-from biasfree.dynamics.exact2._field import Pulls, pulls_of
-from biasfree.dynamics.exact2._kernels import Pattern
+from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._field import Pulls, pulls_of
+from biasfree.dynamics.exact._kernels import Pattern
 from biasfree.switching import from_zero, settle
 
 ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose

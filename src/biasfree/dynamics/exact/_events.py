@@ -1,10 +1,10 @@
 """What can happen within a step, and when it happens first; explicit and exponential steps are searched alike.
 
-A step gives its way as one or more **stretches**, each a curve of degree 7 (``_kernels``). Along it
+A step gives its way as one or more **arcs**, each a curve of degree 7 (``_kernels``). Along it
 
 - a row meets a line: wᵀd_l changes sign;
 - a slide ends: |ς| reaches 1, or its line stops attracting (both margins of ``_kernels._margins`` are functions of
-  time that must stay positive; they are interpolated at eight points of each stretch);
+  time that must stay positive; they are interpolated at eight points of each arc);
 - the v of a sliding row turns: v·v_begin changes sign;
 - the loss falls to a level.
 
@@ -19,18 +19,18 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree.dynamics.exact2._data import Data
-from biasfree.dynamics.exact2._kernels import Pattern, Sought, scan
-from biasfree.dynamics.exact2._methods import FROM_NODES, NODES, basis
-from biasfree.dynamics.exact2._sliding import ROUNDING
+from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._kernels import Pattern, Sought, scan
+from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
+from biasfree.dynamics.exact._sliding import ROUNDING
 
 BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
-_TOGETHER = 1e-12  # part of a stretch within which one row meets several lines at once
-_ROOM = 256  # crossings of one stretch that are listed
+_TOGETHER = 1e-12  # part of a arc within which one row meets several lines at once
+_ROOM = 256  # crossings of one arc that are listed
 _AT_NODES = basis(NODES)
 
 
-class Stretch(NamedTuple):
+class Arc(NamedTuple):
     """A part of a step, from ``begin`` to ``end`` in time since its start, and the rows' curve there."""
 
     begin: float
@@ -51,7 +51,7 @@ class Event:
         kind: "met", "slide" (one ends) or "level".
         row: whose.
         lines: met.
-        crossed: all rows and lines that meet in a step of one stretch, and their x, if nothing but crossings happens.
+        crossed: all rows and lines that meet in a step of one arc, and their x, if nothing but crossings happens.
     """
 
     time: float
@@ -76,14 +76,14 @@ class Search(NamedTuple):
 
 
 def search(
-    stretches: list[Stretch], data: Data, pattern: Pattern, level: float, radius: Float[np.ndarray, "active"] | None = None
+    arcs: list[Arc], data: Data, pattern: Pattern, level: float, radius: Float[np.ndarray, "active"] | None = None
 ) -> Search:
     """The first event of a step; ``radius`` is that of merged neurons about their row."""
     beyond, near = 0.0, []
     radius = np.zeros(len(pattern.side)) if radius is None else radius
-    for stretch in stretches:
+    for arc in arcs:
         sought = Sought.room(_ROOM, len(pattern.slides))
-        count = scan(stretch.curve, data, pattern, level, BLUR, ROUNDING, radius, _AT_NODES, FROM_NODES, sought)
+        count = scan(arc.curve, data, pattern, level, BLUR, ROUNDING, radius, _AT_NODES, FROM_NODES, sought)
         pairs, times = sought.pairs[:count], sought.times[:count]
         near.append(pairs)
         met, fell = float(times.min(initial=2.0)), float(sought.fell[0])
@@ -93,14 +93,14 @@ def search(
         if first > 1.0:
             continue
         if fell == first:
-            event = Event(stretch.time(fell), "level")
+            event = Event(arc.time(fell), "level")
         elif ended == first:
-            event = Event(stretch.time(ended), "slide", int(pattern.slides[np.argmin(sought.ended), 0]))
+            event = Event(arc.time(ended), "slide", int(pattern.slides[np.argmin(sought.ended), 0]))
         else:
             row = int(pairs[np.argmin(times), 0])
             lines = pairs[(pairs[:, 0] == row) & (times <= met + _TOGETHER), 1]
-            alone = len(stretches) == 1 and ended > 1.0 and fell > 1.0 and count < _ROOM
+            alone = len(arcs) == 1 and ended > 1.0 and fell > 1.0 and count < _ROOM
             meets = times <= 1.0
-            event = Event(stretch.time(met), "met", row, lines, (pairs[meets], times[meets]) if alone else None)
+            event = Event(arc.time(met), "met", row, lines, (pairs[meets], times[meets]) if alone else None)
         return Search(event, beyond, np.concatenate(near))
     return Search(None, beyond, np.concatenate(near))

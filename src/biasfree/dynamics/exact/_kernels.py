@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from biasfree.dynamics.exact2._data import EXPONENTIAL, LOGISTIC, SQUARE
+from biasfree.dynamics.exact._data import EXPONENTIAL, LOGISTIC, SQUARE
 
 _kernel = njit(cache=True, error_model="numpy")
 _inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)  # called from kernels only

@@ -1,0 +1,134 @@
+"""The exact flow of a two-layer network: an integrator that goes from event to event, merging neurons as it goes."""
+
+import math
+
+import numpy as np
+
+from biasfree.dynamics import _status
+from biasfree.dynamics._compiling import announced
+from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
+from biasfree.dynamics._plan import Plan
+from biasfree.dynamics._status import Status
+from biasfree.dynamics.exact._data import by_line, by_moments
+from biasfree.dynamics.exact._early import Early, early_phase, spectral_norm
+from biasfree.dynamics.exact._explicit import Explicit
+from biasfree.dynamics.exact._field import pulls_of
+from biasfree.dynamics.exact._rest import Late
+from biasfree.dynamics.exact._state import State
+from biasfree.lines import Lines, lines
+from biasfree.switching import Switches
+
+_UNRESOLVED = -1e9  # ln L beyond which float64 does not tell margins apart
+_SMALL = 500  # lines × neurons up to which explicit steps go through the early phase too: few enough to take one by one
+
+
+class Exact:
+    """Integrates one run; see ``Integrator``."""
+
+    dense = True
+
+    def __init__(self, plan: Plan) -> None:
+        """Nothing is done before the first piece."""
+        self.plan = plan
+        self._state: State | None = None
+        self._early_events = Switches.of([])
+
+    def advance(self, budget: Budget) -> Piece:
+        """Go on by one step, or through one phase."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if self._state is None:
+                with announced("the early phase"):
+                    return self._begin()
+            with announced("the exact flow"):
+                piece = self._late.advance(self.plan.until) or self._explicit.advance(self.plan.until)
+            if piece.ended is None and self.plan.clock == "loss" and self._state.level < _UNRESOLVED:
+                return _ended(piece, _status.unresolved(self.plan.axis, piece.end, self._state.level))
+            return piece
+
+    def counts(self) -> Counts:
+        """What it has cost so far."""
+        if self._state is None:
+            return Counts(0, 0)
+        pace = self._state.pace
+        return Counts(pace.evaluations, pace.accepted, pace.rejected, smallest_step=pace.smallest)
+
+    def events(self) -> Switches:
+        """What every neuron did at which line and when."""
+        return self._early_events if self._state is None else self._early_events.followed_by(self._state.events())
+
+    def admissibility(self) -> float:
+        """The largest inadmissible slide so far."""
+        return 0.0 if self._state is None else self._state.inadmissible
+
+    def remark(self) -> str:
+        """A word on the events."""
+        table = self.events()
+        text = f"Events: {table}." if len(table) else ""
+        if (table.kinds == "branch").any():
+            text += (
+                " At a branch the flow is not unique: the v of a sliding neuron vanished, or a neuron reached w = 0. One"
+                " stated rule was followed (docs/exact.md)."
+            )
+        return text
+
+    def _begin(self) -> Piece:
+        """The first piece: the early phase in closed form, or none of any length."""
+        plan = self.plan
+        first, second = (np.asarray(layer, dtype=float) for layer in plan.network.weights)
+        neurons, began, dim = np.column_stack([first, second.T]), plan.start, first.shape[1]
+        slope = 1.0 if plan.network.is_linear else float(plan.network.slope)
+        grouped = lines(plan.dataset.inputs)
+        data = by_line(grouped, plan.dataset, slope, plan.loss, plan.clock, plan.weight_decay)
+        zero = math.exp(float(pulls_of(np.zeros((0, neurons.shape[1])), data, np.zeros((0, len(grouped)))).level))
+        scale = zero if plan.clock == "loss" else 1.0
+        early = self._early(neurons, grouped, slope, scale)
+        if early is not None:
+            self._early_events = early.events.shifted(began)
+            neurons, energy, time = early.at(early.time), early.energy(early.time), min(began + early.time, plan.until)
+        else:
+            energy, time = 0.0, began
+        if data.b == 0 and plan.loss == "square":
+            data = by_moments(plan.dataset, plan.weight_decay, 1.0)
+        if not np.isfinite(neurons).all() or not math.isfinite(zero):
+            start = Point((first, second), 0.0)
+            return Piece(began, began, lambda _: start, "start", 0, ended=_status.not_finite(plan.axis, began))
+        self._state = State(plan, neurons, data, time, energy)
+        symmetric = plan.loss == "square" and grouped.pairs_up(np.asarray(plan.dataset.targets))
+        self._explicit = Explicit(self._state, symmetric)
+        self._late = Late(self._state, self._explicit.limits.atol)
+        ended = self._level_met(began)
+        if early is None:
+            view, z = self._state.view(), self._state.carried.z
+            return Piece(began, began, lambda t: view.point(z, 0.0, t), "start", 0, ended=ended)
+
+        def at(t: float) -> Point:
+            now, height = early.at(t - began), zero - scale * early.gain(t - began)
+            return Point((now[:, :dim], now[:, dim:].T), early.energy(t - began), math.log(height))
+
+        return Piece(began, time, at, "early phase, in closed form", 0, ended=ended)
+
+    def _level_met(self, began: float) -> Status | None:
+        """The loss hardly moves in the early phase: its end is as good as any other time of it."""
+        assert self._state is not None
+        # A run that ended at a level must not begin above it by rounding.
+        if not self._state.level - 1e-12 <= self.plan.stop.level > -math.inf:
+            return None
+        time = self._state.time
+        return _status.at_level_from_start() if time == began else _status.at_level(self.plan.axis, time)
+
+    def _early(self, neurons: np.ndarray, grouped: Lines, slope: float, scale: float) -> Early | None:
+        """The early phase, where its closed form is the cheaper way: not for few neurons that feel few lines."""
+        plan, targets = self.plan, np.asarray(self.plan.dataset.targets, dtype=float)
+        if not len(grouped) or not np.isfinite(neurons).all() or not 0 < scale < math.inf:
+            return None
+        felt = slope < 1 and grouped.pulls(targets)[2].size > 0
+        if felt and len(grouped) * len(neurons) <= _SMALL:
+            return None
+        return early_phase(
+            neurons, grouped, targets, spectral_norm(np.asarray(plan.dataset.inputs)), slope=slope, loss=plan.loss,
+            decay=plan.weight_decay / scale, scale=scale, rtol=plan.rtol, until=plan.until - plan.start,
+        )  # fmt: skip
+
+
+def _ended(piece: Piece, status: Status) -> Piece:
+    return Piece(piece.begin, piece.end, piece.at, piece.how, piece.accepted, piece.dense, status)

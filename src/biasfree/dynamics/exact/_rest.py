@@ -1,0 +1,150 @@
+"""When exponential steps are taken, and how the flow comes to rest."""
+
+import math
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from biasfree.dynamics import _status
+from biasfree.dynamics._pieces import Piece, Point
+from biasfree.dynamics.exact._events import search
+from biasfree.dynamics.exact._late import LARGEST, LateStep
+from biasfree.dynamics.exact._state import State
+
+_THREADS = ThreadpoolController()  # of the linear algebra: they cost more than they give for matrices this small
+_STIFF = 12  # steps held by stability after which exponential steps are tried
+_WORTH = 20.0  # explicit steps that an exponential one must be worth: it costs about as much (measured)
+_LATER = 200  # explicit steps after exponential ones were not worth it
+_ERROR = 0.03  # part of rtol for exponential steps, which are few and long
+_LIGHT = 1e-3  # part of rtol of the squared weights below which a row is a light one
+_TRIES = 8  # lengths tried before the step is given up
+_LONGER = 5.0  # most that a step may be longer than the one before
+_SLOW = 2e-4  # of its size, what the network moves in a step where rest is looked for
+_RESTED = 1e-3  # part of rtol by which a network at rest still moves
+
+
+class Late:
+    """Takes exponential steps on a state."""
+
+    def __init__(self, state: State, atol: float) -> None:
+        """Nothing is stiff yet."""
+        self.state, self._atol = state, atol
+        self._going, self._length, self._next, self._next_look = False, 0.0, 0, 1
+
+    def advance(self, until: float) -> Piece | None:
+        """A piece at rest, or by an exponential step; None where explicit steps are worth more."""
+        state = self.state
+        if state.speed == 0:
+            return self._standing(until)
+        if not self._fits:
+            return None
+        due = state.pace.accepted >= self._next_look and self._slow
+        stiff = state.pace.stiff >= _STIFF and state.pace.accepted >= self._next
+        if not (due or self._going or (stiff and until - state.time > _WORTH * state.pace.long)):
+            return None
+        with _THREADS.limit(limits=1, user_api="blas"):
+            rested = self._rested(until) if due else None
+            if rested is not None:
+                return rested
+            return self._step(until) if self._going or stiff else None
+
+    @property
+    def _fits(self) -> bool:
+        """Whether there are few enough rows, and the field has a Hessian: decay on the loss clock has none."""
+        now = self.state.carried
+        return now.active * now.z.shape[1] <= LARGEST and not (now.data.by_loss and now.data.decay > 0)
+
+    @property
+    def _slow(self) -> bool:
+        state = self.state
+        return not state.carried.data.by_loss and state.pace.long * state.speed <= _SLOW * state.size
+
+    def _standing(self, until: float) -> Piece:
+        """Nothing moves at all: a stationary point, held for good."""
+        state, plan = self.state, self.state.plan
+        view, z, energy, began = state.view(), state.carried.z, state.energy, state.time
+        ended = _status.stands_still(plan.axis, began) if plan.stop.converged else None
+        if ended is None and not math.isfinite(until):
+            ended = _status.never_at_level()
+        if ended is None:
+            state.time = until
+        return Piece(began, state.time, lambda time: view.point(z, energy, time), "at rest", 0, ended=ended)
+
+    def _rested(self, until: float) -> Piece | None:
+        """The rest of the run, by the linearised flow, if the network hardly moves any more and nothing grows."""
+        state, plan = self.state, self.state.plan
+        now, began, energy = state.carried, state.time, state.energy
+        self._next_look = state.pace.accepted + 5 + state.pace.accepted // 10
+        left = until - began
+        horizon = left if math.isfinite(left) else 10 * max(began, 1.0)
+        step = LateStep(now.z, now.data, now.pattern, 0.0)
+        state.pace.evaluations += step.evaluations
+        # A loss level must be seen when it is passed, not jumped over.
+        waits = plan.stop.level > -math.inf and not plan.stop.converged
+        if waits or not step.rests(horizon, _RESTED * plan.rtol):
+            return None
+        view, step.length = state.view(), horizon
+
+        def at(time: float) -> Point:
+            # Of a run that stops at rest the last state is where it would have come to.
+            elapsed = horizon if plan.stop.converged and time > began else time - began
+            return view.point(step.at(elapsed), energy + step.energy(elapsed), time)
+
+        state.time = math.nextafter(began, math.inf) if plan.stop.converged else until
+        ended = _status.converged(began) if plan.stop.converged else None
+        return Piece(began, state.time, at, "at rest", 0, ended=ended)
+
+    def _step(self, until: float) -> Piece | None:
+        state, plan = self.state, self.state.plan
+        now, pace, began, energy = state.carried, state.pace, state.time, state.energy
+        left, explicit = until - began, state.pace.long
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
+        error = self._fitted(step, left)
+        arcs = step.arcs() if error <= 1 else []
+        worth = bool(arcs) and step.reaches >= min(_WORTH * explicit, left)
+        if not worth:
+            self._give_up()
+            return None
+        radius = now.radius()
+        event, beyond, near = search(arcs, now.data, now.pattern, plan.stop.level, radius)
+        if now.split(near, radius, explicit):
+            state.moved()
+            self._give_up()
+            return None
+        self._going, self._length = True, step.length * min(_LONGER, 0.9 * max(error, 1e-9) ** (-1 / 4))
+        state.inadmissible = max(state.inadmissible, beyond)
+        view, arrival = state.view(), step.reaches if event is None else event.time
+        now.z, state.energy = step.at(arrival), energy + step.energy(arrival)
+        state.time = until if arrival >= left else began + arrival
+        pace.accepted += 1
+        ended = state.after(event, began)
+        if now.parted():
+            now.regroup()
+        state.moved()
+        if not math.isfinite(state.size):
+            ended = _status.not_finite(plan.axis, began)
+
+        def at(time: float) -> Point:
+            elapsed = min(max(time - began, 0.0), arrival)
+            return view.point(step.at(elapsed), energy + step.energy(elapsed), time)
+
+        return Piece(began, state.time, at, "exponential steps", ended=ended)
+
+    def _fitted(self, step: LateStep, left: float) -> float:
+        """Set the step's length; its error."""
+        pace, rtol = self.state.pace, _ERROR * self.state.plan.rtol
+        length = self._length if self._going else 2 * _WORTH * pace.long
+        error = math.inf
+        for _ in range(_TRIES):
+            length = min(length, step.longest(), left)
+            error = step.try_length(length, rtol, self._atol)
+            if error <= 1 or length < min(_WORTH * pace.long, left):
+                break
+            pace.rejected += 1
+            length *= max(0.1, 0.9 * error ** (-1 / 4))
+        pace.evaluations += step.evaluations
+        return error
+
+    def _give_up(self) -> None:
+        """Back to explicit steps for a while."""
+        self._going, self._next, self.state.pace.stiff = False, self.state.pace.accepted + _LATER, 0

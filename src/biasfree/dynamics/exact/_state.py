@@ -1,0 +1,140 @@
+"""Where an exact run stands: the rows that are carried, their velocity, and what has happened so far."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from biasfree.dynamics import _status
+from biasfree.dynamics._pieces import Point
+from biasfree.dynamics._plan import Plan
+from biasfree.dynamics._status import Status
+from biasfree.dynamics.exact._carried import Carried, Noted
+from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._events import Event
+from biasfree.dynamics.exact._field import pulls_of, velocity
+from biasfree.dynamics.exact._kernels import Trial
+from biasfree.dynamics.exact._merging import Merged
+from biasfree.dynamics.exact._pace import Pace
+from biasfree.switching import Switches
+
+_OVERHEAD = 12_000  # multiplications that cost as much as a step's bookkeeping (measured)
+_FLOOD = 1000  # events without a step of time among them after which the flow is stuck
+_MOST_EVENTS = 1_000_000  # rows of the table of events up to which every neuron of a group is named
+
+
+@dataclass(frozen=True)
+class View:
+    """How to read rows of one grouping: what a piece needs to give networks."""
+
+    groups: Merged
+    still: Int[np.ndarray, "still"]
+    still_neurons: Float[np.ndarray, "still columns"]
+    data: Data
+    side: Float[np.ndarray, "active lines"]
+    decay: float  # of the still neurons
+    since: float  # when they were as above
+
+    def point(self, z: Float[np.ndarray, "rows columns"], energy: float, time: float) -> Point:
+        """All neurons from rows; the energy of still neurons that fade is added."""
+        dim, fade = self.data.directions.shape[1], math.exp(-self.decay * (time - self.since))
+        neurons = self.groups.restored(z)
+        neurons[self.still] = fade * self.still_neurons
+        energy += 0.5 * self.decay * float(np.sum(self.still_neurons**2)) * (1 - fade**2)
+        level = float(pulls_of(z, self.data, self.side).level)
+        return Point((neurons[:, :dim], np.ascontiguousarray(neurons[:, dim:].T)), energy, level)
+
+
+class State:
+    """What explicit and exponential steps move on.
+
+    Attributes:
+        plan: what is asked.
+        time, energy: where it stands.
+        carried: rows, pattern and groups.
+        trial: room for steps; its first stage is the velocity here.
+        pace: how long steps are, and what they cost.
+        inadmissible: the third gauge, see ``Trajectory.admissibility``.
+        last_event: when a step was ended by one.
+    """
+
+    def __init__(self, plan: Plan, neurons: Float[np.ndarray, "width columns"], data: Data, time: float, energy: float):
+        """Merge what can be merged."""
+        self.plan, self.time, self.energy = plan, time, energy
+        self.pace = Pace(1.0)
+        self.carried = Carried(neurons, data, plan.rtol)
+        self._still_since, self._faded = time, 0.0
+        self.inadmissible, self.last_event, self._flood = 0.0, time, 0
+        self.noted: list[tuple[float, Noted]] = []
+        self.moved()
+
+    def restart(self, data: Data) -> None:
+        """Go on with other data."""
+        here = self.view().point(self.carried.z, 0.0, self.time)
+        self.energy += here.energy
+        self.carried.begin(np.column_stack([here.weights[0], here.weights[1].T]), data)
+        self._still_since = self.time
+        self.moved()
+
+    def view(self) -> View:
+        """How to read the rows as they are grouped now."""
+        now, plan = self.carried, self.plan
+        decay = plan.weight_decay if plan.clock == "time" else 0.0
+        return View(now.groups, now.still, now.still_neurons, now.data, now.pattern.side, decay, self._still_since)
+
+    def moved(self) -> None:
+        """The rows or their pattern are others than a step left them: find their velocity afresh."""
+        now = self.carried
+        moving = velocity(now.z, now.pulls(), now.pattern)
+        self.trial = Trial.room(*now.z.shape, now.active, now.dim)
+        self.trial.stages[0] = moving
+        self.trial.powers[0] = float(np.sum(moving[: now.active] ** 2))
+        self.pace.overhead = _OVERHEAD / max(1, now.active * now.pattern.side.shape[1] * now.z.shape[1])
+
+    @property
+    def level(self) -> float:
+        """ln L."""
+        return float(self.carried.pulls().level)
+
+    @property
+    def speed(self) -> float:
+        """The largest entry of the velocity."""
+        return float(np.abs(self.trial.stages[0]).max(initial=0.0))
+
+    @property
+    def size(self) -> float:
+        """The largest entry of the rows."""
+        return float(np.abs(self.carried.z).max(initial=0.0))
+
+    def note(self, time: float, noted: list[Noted]) -> None:
+        """Something happened."""
+        self.noted += [(time, each) for each in noted]
+
+    def after(self, event: Event | None, began: float) -> Status | None:
+        """What follows from the event that ended a step, if one did; how the run ended, if it did."""
+        if event is None:
+            self._flood = 0
+            return None
+        if event.kind == "level":
+            return _status.at_level(self.plan.axis, self.time)
+        met = np.zeros(0, dtype=np.int64) if event.lines is None else event.lines
+        self.note(self.time, self.carried.decide(event.row, met))
+        self._flood = self._flood + 1 if self.time <= began * (1 + 1e-14) else 0
+        self.pace.met_event(self.time - self.last_event)
+        self.last_event = self.time
+        if self._flood > _FLOOD + 4 * self.carried.active:
+            return _status.flooded(self.plan.axis, self.time)
+        return None
+
+    def events(self) -> Switches:
+        """All that was noted; in networks so wide that the table would not fit, one neuron stands for its group."""
+        every = sum(len(noted.neurons) for _, noted in self.noted) <= _MOST_EVENTS
+        named = [noted.neurons if every else noted.neurons[:1] for _, noted in self.noted]
+        count = [len(neurons) for neurons in named]
+        return Switches.table(
+            np.repeat([time for time, _ in self.noted], count),
+            np.concatenate(named) if named else np.zeros(0, dtype=int),
+            np.repeat(np.array([noted.line for _, noted in self.noted], dtype=int), count),
+            np.repeat(np.array([noted.kind for _, noted in self.noted], dtype=str), count),
+        )
