@@ -16,7 +16,9 @@ one if ς = 0.
 **At w = 0** all lines are met at once, and there may be many solutions, resting among them; which one plain descent
 follows depends on its rate. The rule here is one of them and does not depend on any tolerance: repelling lines are
 taken as passed straight on, the attracting ones as above, and where that leads to another side of a repelling line than
-was assumed, that side is taken and the rule applied again. If nothing pulls in the end, the neuron rests.
+was assumed, that side is taken and the rule applied again. If nothing pulls in the end, the same is tried from the
+directions of the repelling lines, and the strongest pull is followed; if there is none either, the neuron rests, and
+leaves as soon as there is one. Where straight on no sample is seen at all, it stays there for good.
 """
 
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import null_space
 
 _ROUNDING, _FAR = 1e-11, 1e6
+_SIDES_TRIED = 4  # lines slid on whose sides are tried one by one at w = 0
 
 
 @dataclass(frozen=True)
@@ -167,8 +170,38 @@ def from_zero(
         sliding: lines it slid on.
         rests: it was at rest at w = 0; nothing is passed straight on then.
     """
-    side = side.copy() if rests else np.where(sliding, side, -side)
-    attracting = strength < 0
+    onward = side.copy() if rests else np.where(sliding, side, -side)
+    dead = None if rests else _dead(directions, strength, drift, onward, np.flatnonzero(sliding))
+    if dead is not None:
+        return dead
+    found = _climbed(directions, strength, drift, onward)
+    if not found.rests:
+        return found
+    # Not straight on: are there other ways out? Where lines repel they begin along these, or along what pulls.
+    ways = [drift, *(sign * d for d in directions[strength > 0] for sign in (1.0, -1.0))]
+    others = [_climbed(directions, strength, drift, np.where(directions @ way < 0, -1.0, 1.0)) for way in ways]
+    pulls = [0.0 if other.rests else np.linalg.norm(drift + (other.side * strength) @ directions) for other in others]
+    return others[int(np.argmax(pulls))] if max(pulls) > 0 else found
+
+
+def _dead(
+    directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, onward: np.ndarray, held: np.ndarray
+) -> Settled | None:
+    """Straight on there may be sides on which exactly nothing pulls: no sample is seen. There a neuron stays for good."""
+    scale = np.linalg.norm(drift) + np.abs(strength).sum()
+    for number in range(2 ** min(len(held), _SIDES_TRIED)):
+        side = onward.copy()
+        side[held] = 1.0 - 2.0 * ((number >> np.arange(len(held))) & 1)
+        if np.linalg.norm(drift + (side * strength) @ directions) <= _ROUNDING * scale:
+            return Settled(side, np.zeros(len(side), dtype=bool), [])
+    return None
+
+
+def _climbed(
+    directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, side: np.ndarray
+) -> Settled:
+    """Where a neuron at w = 0 is pulled to if it passes the repelling lines on these sides to begin with."""
+    side, attracting = side.copy(), strength < 0
     scale = np.linalg.norm(drift) + np.abs(strength).sum()
     held = np.flatnonzero(attracting)
     for _ in range(len(side) + 2):  # each round flips a repelling line for good, but for ties
@@ -177,8 +210,7 @@ def from_zero(
             side[held] = _least_pull(directions[held], strength[held], others)
         pull = others + (side * strength)[held] @ directions[held]
         if np.linalg.norm(pull) <= _ROUNDING * scale:
-            inside = attracting & (np.abs(side) < 1)
-            return Settled(side, inside, [], rests=True)
+            return Settled(side, np.zeros(len(side), dtype=bool), [], rests=True)
         ahead = directions @ pull
         wrong = ~attracting & (side * ahead < -_ROUNDING * scale)
         if not wrong.any():

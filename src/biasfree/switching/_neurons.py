@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree.switching._filippov import Switches, settle
+from biasfree.switching._filippov import Switches, from_zero, settle
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
 ROUNDING = 1e-13
@@ -215,17 +215,15 @@ class Runner:
     def _pass_origin(self, h: int) -> None:
         """A neuron that slides on its last ray reaches w = 0, where every line is met at once."""
         self.first[h] = 0.0
-        self.side[h] = np.where(self.sliding[h], self.side[h], -self.side[h])
-        self._settle(h, np.zeros(0, dtype=int))
-        self.touching[h] = ~self.sliding[h]
-        ahead = self.second[h] * (self.directions @ self._pull_of(self.side[h]))
-        lines = np.flatnonzero(self.touching[h])
-        if (self.side[h, lines] * ahead[lines] < 0).any():
-            # Pushed back on the other ray as well: it rests, with ς such that nothing pulls.
+        sign = np.sign(self.second[h])
+        settled = from_zero(self.directions, sign * self.strength, sign * self.drift, self.side[h], self.sliding[h])
+        self.side[h], self.sliding[h] = settled.side, settled.sliding
+        self.touching[h] = ~settled.sliding
+        for line in np.flatnonzero(self.touching[h]).tolist():
+            self._log(h, line, "branch")
+        if settled.rests:
             self.open[h], self.resting[h] = False, True
             self.sliding[h] = True
-        for line in lines.tolist():
-            self._log(h, line, "branch")
 
     def _pull_of(self, side: np.ndarray) -> np.ndarray:
         return self.drift + (side * self.strength) @ self.directions

@@ -52,6 +52,7 @@ class Carried:
         """Start afresh from these neurons; what those on a line do is told."""
         self.data, self.linear, self.dim = data, data.b == 0, data.directions.shape[1]
         self._form: Form | None = None
+        self._pulls: tuple[np.ndarray, np.ndarray, Pulls] | None = None
         self.riders = np.zeros(0, dtype=np.int64)
         self.still = self._unseen(neurons)
         self.still_neurons = neurons[self.still].copy()
@@ -77,6 +78,7 @@ class Carried:
             found = pulls_of(self.z, self.data, self.pattern.side)
             ahead = self.data.directions @ ((self.z[h, self.dim :] @ found.p) @ self.data.directions)
             self.pattern.side[h] = np.where(ahead < 0, 1.0, -1.0)
+            self._pulls = None
         return self.decide(h, lines)
 
     def _unseen(self, neurons: np.ndarray) -> Int[np.ndarray, "still"]:
@@ -89,7 +91,7 @@ class Carried:
         size, seen = np.abs(neurons[:, : self.dim]).max(axis=1), []
         reach = np.abs(inputs).max(axis=1, initial=0.0)
         for part, large in zip(chunks(neurons, len(inputs)), chunks(size[:, None], len(inputs)), strict=True):
-            seen.append((part[:, : self.dim] @ inputs.T > -ON_A_LINE * large * reach).any(axis=1))
+            seen.append((part[:, : self.dim] @ inputs.T >= -ON_A_LINE * large * reach).any(axis=1))
         return np.flatnonzero(~np.concatenate(seen) | zero)
 
     def _grouped(self, neurons: np.ndarray) -> _merging.Merged:
@@ -144,8 +146,10 @@ class Carried:
         return float(np.sum(self.still_neurons**2))
 
     def pulls(self) -> Pulls:
-        """Of the rows as they are."""
-        return pulls_of(self.z, self.data, self.pattern.side)
+        """Of the rows as they are; found once for each set of rows."""
+        if self._pulls is None or self._pulls[0] is not self.z or self._pulls[1] is not self.pattern.side:
+            self._pulls = (self.z, self.pattern.side, pulls_of(self.z, self.data, self.pattern.side))
+        return self._pulls[2]
 
     def form(self) -> Form:
         """Of the present pattern."""
@@ -249,6 +253,7 @@ class Carried:
         products = self.z[own, : self.dim] @ self.data.transposed
         side = self.pattern.side[own]
         self.pattern.side[own] = np.where(products * side < 0, -side, side)
+        self._pulls = None
 
     def merge(self) -> bool:
         """Group afresh if that makes fewer groups or some riders must leave; whether there are fewer."""

@@ -33,6 +33,7 @@ class Data(NamedTuple):
     directions: Float[np.ndarray, "lines dim"]
     transposed: Float[np.ndarray, "dim lines"]
     begin: Int[np.ndarray, "lines+1"]  # first sample of each line, and one past the last
+    line: Int[np.ndarray, "samples"]  # of each sample
     position: Float[np.ndarray, "samples"]  # t_i in order of lines; samples at the origin are left out
     target: Float[np.ndarray, "samples outputs"]
     powers: Float[np.ndarray, "2 lines"]  # Σt² and Σt|t|
@@ -106,7 +107,7 @@ def _data(
     powers = np.stack([summed(position**2), summed(position * size)])
     sums = np.stack([summed(position[:, None] * target).T, summed(size[:, None] * target).T])
     return Data(
-        directions, np.ascontiguousarray(directions.T), begin, position, target, np.ascontiguousarray(powers),
+        directions, np.ascontiguousarray(directions.T), begin, np.repeat(np.arange(count), np.diff(begin)), position, target, np.ascontiguousarray(powers),
         np.ascontiguousarray(sums), 0.5 * (1 + slope), 0.5 * (1 - slope), float(decay), KINDS[loss], by_loss, samples,
         offset, float(np.sum(size[:, None] * np.abs(target))) / samples if loss == "square" else 0.0,
     )  # fmt: skip

@@ -10,7 +10,7 @@ A step gives its way as one or more **arcs**, each a curve of degree 7 (``_kerne
 
 The first zero of each is found from its Bernstein coefficients, not from samples: a dip between two points of a step is
 found however short it is. w = 0 is no event of its own: a row gets there along the last ray that its slides leave it,
-and meets all other lines at once.
+and meets all other lines at once. A row at rest there is asked whether something draws it away.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._field import pulls_of
 from biasfree.dynamics.exact._kernels import Pattern, Sought, scan
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
-from biasfree.dynamics.exact._sliding import ROUNDING
+from biasfree.dynamics.exact._sliding import ROUNDING, drawn_from_zero, resting
 
 BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
 _TOGETHER = 1e-12  # part of a arc within which one row meets several lines at once
@@ -88,19 +89,46 @@ def search(
         near.append(pairs)
         met, fell = float(times.min(initial=2.0)), float(sought.fell[0])
         ended = float(sought.ended.min(initial=2.0))
-        first = min(met, ended, fell)
+        row, drawn = _drawn(arc, data, pattern, min(met, ended, fell, 1.0))
+        first = min(met, ended, fell, drawn)
         beyond = max(beyond, float(sought.beyond[first > NODES].max(initial=0.0)))
         if first > 1.0:
             continue
         if fell == first:
             event = Event(arc.time(fell), "level")
+        elif drawn == first:
+            event = Event(arc.time(drawn), "slide", row)
         elif ended == first:
             event = Event(arc.time(ended), "slide", int(pattern.slides[np.argmin(sought.ended), 0]))
         else:
             row = int(pairs[np.argmin(times), 0])
             lines = pairs[(pairs[:, 0] == row) & (times <= met + _TOGETHER), 1]
-            alone = len(arcs) == 1 and ended > 1.0 and fell > 1.0 and count < _ROOM
+            alone = len(arcs) == 1 and min(ended, fell, drawn) > 1.0 and count < _ROOM
             meets = times <= 1.0
             event = Event(arc.time(met), "met", row, lines, (pairs[meets], times[meets]) if alone else None)
         return Search(event, beyond, np.concatenate(near))
     return Search(None, beyond, np.concatenate(near))
+
+
+def _drawn(arc: Arc, data: Data, pattern: Pattern, until: float) -> tuple[int, float]:
+    """The first row at rest at w = 0 that something draws away, and when, x ≤ ``until``; 2 if none is.
+
+    Rows rest rarely. Whether one still does is a matter of the whole rule at w = 0, so that it is asked at the nodes, and
+    its time found by bisection.
+    """
+    first = (-1, 2.0)
+    for h in resting(pattern, data.directions.shape[1]).tolist():
+
+        def leaves(x: float, h: int = h) -> bool:
+            z = np.einsum("k,k...->...", basis(x), arc.curve)
+            return not drawn_from_zero(z, pattern, data, h, pulls_of(z, data, pattern.side)).rests
+
+        high = next((x for x in NODES.tolist() if x <= min(until, first[1]) and leaves(x)), 2.0)
+        if high > 1.0:
+            continue
+        low = max((x for x in NODES.tolist() if x < high), default=0.0)
+        while high - low > 1e-12:
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if leaves(middle) else (middle, high)
+        first = (h, high)
+    return first

@@ -16,6 +16,7 @@ from biasfree.dynamics.exact._steps import SAFETY, Corrected, Taken, take, throu
 _MERGE_EVERY, _MERGE_SOON, _MERGE_SELDOM = 25, 4, 400  # steps between looks for parallel neurons
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
 _WATCH = 8  # steps between looks whether a group has come apart
+_ABSOLUTE = 1e-290  # every row is judged by its own size: one that is negligible now may be the one that grows
 _FIRST = 0.05  # of the time in which the start would move by its own size, the first step
 
 
@@ -28,7 +29,7 @@ class Explicit:
         plan = state.plan
         # Errors of the energy are judged against the first loss; on the loss clock it is ln L that falls by it.
         height = 1.0 if plan.clock == "loss" else math.exp(min(state.level, 700.0))
-        self.limits = Limits(SAFETY * plan.rtol, plan.atol, height)
+        self.limits = Limits(SAFETY * plan.rtol, _ABSOLUTE, height)
         self._merged_at, self._merge_wait = 0, self._soonest_merge
         left = plan.until - state.time
         state.pace.long = left if math.isfinite(left) else 1.0

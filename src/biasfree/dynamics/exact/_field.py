@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import logsumexp
 
 from biasfree.dynamics.exact._data import EXPONENTIAL, SQUARE, Data
 from biasfree.dynamics.exact._kernels import Form, Pattern
@@ -64,9 +63,8 @@ def line_pulls(
     lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """ln L, λ, p_l and q_l from what the lines put out."""
-    lined = np.repeat(np.arange(lin.shape[-1]), np.diff(data.begin))
     t, size = data.position, np.abs(data.position)
-    outputs = t * lin[..., lined] + size * even[..., lined]
+    outputs = t * lin[..., data.line] + size * even[..., data.line]
     if data.loss == SQUARE:
         residual = data.target.T - outputs
         total = data.offset + 0.5 * np.sum(residual**2, axis=(-2, -1))
@@ -85,7 +83,9 @@ def line_pulls(
         logs = np.where(margin > 18.0, -margin - 0.5 * np.exp(-np.abs(margin)), np.log(soft))
         residual = -np.logaddexp(0.0, margin)
     origin = np.log(data.offset) if data.offset > 0 else -np.inf
-    level = np.logaddexp(logsumexp(logs, axis=(-2, -1)), origin) - np.log(data.samples)
+    top = np.maximum(logs.max(axis=(-2, -1), initial=-np.inf), origin)
+    total = np.exp(logs - top[..., None, None]).sum(axis=(-2, -1)) + np.exp(origin - top)
+    level = top + np.log(total / data.samples)
     shift = level if data.by_loss else np.zeros_like(level)
     decay = data.decay * np.exp(-shift) if data.decay > 0 else np.zeros_like(level)
     residual = data.target.T * np.exp(residual - shift[..., None, None])
@@ -96,7 +96,7 @@ def line_pulls(
 
 def across(pattern: Pattern) -> Float[np.ndarray, "active dim dim"]:
     """The projection of each row across what it slides on."""
-    active, room, dim = pattern.basis.shape
+    _, room, dim = pattern.basis.shape
     used = np.where(np.arange(room)[None, :] < pattern.span[:, None], 1.0, 0.0)
     basis = pattern.basis * used[:, :, None]
     return np.eye(dim) - np.einsum("hsi,hsj->hij", basis, basis)

@@ -20,6 +20,7 @@ _kernel = njit(cache=True, error_model="numpy")
 _inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)  # called from kernels only
 _ENERGY = 0.01  # the energy is a sum over all steps: one of them may spend so much of the tolerance
 NEAR = 3.0
+_NOTHING = 1e-250  # a row so small is as good as zero: its squares and errors are no numbers
 _DEEPEST = 50  # halvings of the unit interval after which float64 ends
 
 
@@ -421,6 +422,8 @@ def _crossings(curve: Any, data: Any, side: Any, blur: float, radius: Any, sough
                 size = max(size, abs(curve[n, h, j]))  # v's too: where w vanishes, rounding does not
                 if j < dim:
                     reach = max(reach, abs(curve[n, h, j] - curve[0, h, j]))
+        if size < _NOTHING:
+            continue
         depth = blur * size
         reach = 1.01 * math.sqrt(dim) * reach - depth + radius[h]
         for line in range(side.shape[1]):

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
 from biasfree.dynamics.exact._kernels import Pattern
-from biasfree.switching import from_zero, settle
+from biasfree.switching import Settled, from_zero, settle
 
 ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
@@ -49,7 +49,7 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     if at_zero:
         z[h, :dim] = 0.0
         found = pulls_of(z, data, pattern.side)
-        return _leaves_zero(z, pattern, data, h, held, found)
+        return _leaves_zero(z, pattern, data, h, found)
     if met.size:
         _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
     found = pulls_of(z, data, pattern.side)
@@ -93,14 +93,14 @@ def written(
     pattern: Pattern, data: Data, h: int, side: np.ndarray, sliding: np.ndarray, everything: bool = False
 ) -> Pattern:
     """A pattern in which row h has these sides and slides; ``everything`` holds it at w = 0."""
-    held, dim = np.flatnonzero(sliding), data.directions.shape[1]
+    held, dim = np.flatnonzero(sliding & ~np.bool_(everything)), data.directions.shape[1]
     span = dim if everything else len(held)
     basis = np.pad(pattern.basis, ((0, 0), (0, max(0, span - pattern.basis.shape[1])), (0, 0)))
     sides, spans = pattern.side.copy(), pattern.span.copy()
     others = pattern.slides[:, 0] != h
     slides = np.concatenate([pattern.slides[others], np.column_stack([np.full(len(held), h), held])])
     dual = np.zeros((0, dim))
-    if held.size:
+    if held.size and not everything:
         directions = data.directions[held]
         dual = np.linalg.pinv(directions).T
         basis[h, : len(held)] = np.linalg.qr(directions.T)[0].T
@@ -125,19 +125,29 @@ def _put_on(w: Float[np.ndarray, "dim"], directions: Float[np.ndarray, "some dim
         w -= basis @ (basis.T @ w)
 
 
-def _leaves_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, held: np.ndarray, found: Pulls) -> Happened:
-    """The rule at w = 0, where all lines are met at once."""
-    dim = data.directions.shape[1]
-    second = z[h, dim:]
+def resting(pattern: Pattern, dim: int) -> Int[np.ndarray, "rows"]:
+    """Rows at rest at w = 0; in one dimension that is a slide on the only line."""
+    slide = np.zeros(len(pattern.span), dtype=bool)
+    slide[pattern.slides[:, 0]] = True
+    return np.flatnonzero((pattern.span == dim) & ~slide)
+
+
+def drawn_from_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, found: Pulls) -> Settled:
+    """Where row h goes from w = 0, by ``switching.from_zero``."""
+    second, dim = z[h, data.directions.shape[1] :], data.directions.shape[1]
     side, sliding = sides_of(pattern, data, found, h, second)
     rests = pattern.span[h] == dim
-    settled = from_zero(
-        data.directions, second @ found.q, (second @ found.p) @ data.directions, side, sliding, rests=rests
+    return from_zero(
+        data.directions, second @ found.q, (second @ found.p) @ data.directions, side, sliding, rests=bool(rests)
     )
+
+
+def _leaves_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, found: Pulls) -> Happened:
+    """All lines are met at once."""
+    settled, active = drawn_from_zero(z, pattern, data, h, found), len(pattern.side)
     new = written(pattern, data, h, settled.side, settled.sliding, everything=settled.rests)
-    z[len(pattern.side) :][pattern.owner[len(pattern.side) :] == h, :dim] = 0.0
-    met = np.flatnonzero(~settled.sliding) if not rests else held
-    return Happened(new, [(int(line), "branch") for line in met])
+    z[active:][pattern.owner[active:] == h, : data.directions.shape[1]] = 0.0
+    return Happened(new, [(int(line), "branch") for line in np.flatnonzero(~settled.sliding)])
 
 
 def _carry_over(
