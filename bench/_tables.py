@@ -91,8 +91,6 @@ def show(results: dict[str, Any], console: Console) -> None:
         )
     if "exact" in results:
         console.print(_exact_runs(results["exact"]), _work_precision(results["exact"]), sep="\n")
-    if "compilers" in results:
-        console.print(_compilers(results["compilers"]))
     if "paper" in results:
         console.print(_paper(results["paper"]))
     if "growth" in results:
@@ -141,36 +139,6 @@ def _work_precision(exact: dict[str, Any]) -> Table:
     for row in exact["work_precision"]:
         table.add_row(row["method"], row["setting"], f"{row['seconds']:.3f}", f"{row['error']:.1e}")
     return table
-
-
-def _compilers(compilers: dict[str, Any]) -> Table:
-    cold, warm = (compilers["numba"][f"{kept}_seconds"]["first_shape"] for kept in ("nothing_kept", "kept"))
-    shapes = compilers["shapes"]
-    first = shapes["seeds"][0]
-    caption = (
-        "µs called from Python (in a compiled loop). Numba compiles once for all shapes: "
-        f"{cold:.1f} s, or {warm:.2f} s from disk. JAX compiles each shape: s (from disk). "
-        f"A run ({shapes['what']}, seed 0) tries {first['steps']} steps with {first['pairs']} shapes, "
-        f"{first['padded']} when padded to powers of two; {len(shapes['seeds'])} seeds go through "
-        f"{shapes['pairs_of_all']}, {shapes['padded_of_all']} padded.\n"
-    )
-    table = _table("Numba or JAX: one trial step of the exact flow", caption)
-    table.add_column("rows × lines × dim", justify="right", no_wrap=True)
-    variants = compilers["cases"][0]["jax"]
-    for column in ("Numba", *(f"JAX {variant}" for variant in variants), *(f"{each}: compile" for each in variants)):
-        table.add_column(column, justify="right")
-    for row in compilers["cases"]:
-        table.add_row(
-            f"({row['active_rows']} + {row['passive_rows']}) × {row['lines']} × {row['dim']}",
-            *(_microseconds(each) for each in (row["numba"], *row["jax"].values())),
-            *(f"{each['nothing_kept_seconds']:.1f} ({each['kept_seconds']:.2f})" for each in row["jax"].values()),
-        )
-    return table
-
-
-def _microseconds(each: dict[str, Any]) -> str:
-    looped = each["microseconds_in_a_loop"]
-    return f"{each['microseconds']:.0f}" + ("" if looped is None else f" ({looped:.0f})")
 
 
 def _contenders(figure3: dict[str, Any]) -> Table:
