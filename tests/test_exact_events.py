@@ -306,8 +306,8 @@ class TestSplitting:
 
     @staticmethod
     def carried(ahead: float) -> Carried:
-        # Residuals on the positive and the negative side of the line: the group moves across it by the first while it is
-        # counted there, and is pushed apart by the sum of both.
+        # Residuals on both sides of the line: the group moves across it by the first while it is counted there, and is
+        # pushed apart by the sum of both.
         data = square_data([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], [ahead, 1.0 - ahead, 1e-3])
         angle = 1e-4 * np.array([1.0, 1.1])
         neurons = np.column_stack([np.sin(angle), np.cos(angle), [1e-3, 1e-3]])
