@@ -49,6 +49,7 @@ class Outcome:
         )
 
 
+@np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore")  # looked for, at last by the guard
 def run(integrator: Integrator, plan: Plan, recorder: Recorder, progress: ProgressCallback | None = None) -> Outcome:
     """Integrate ``plan``; Ctrl-C ends a run at its last piece, or at its start, and keeps all until then."""
     here = Point(tuple(np.asarray(layer) for layer in plan.network.weights), 0.0)

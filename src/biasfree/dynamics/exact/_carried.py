@@ -17,7 +17,8 @@ _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider
 _PARALLEL = 0.1  # part of rtol that merging may cost: neurons √(rtol/10) apart change their part of the output by that
 _APART = 0.4  # part of rtol at which the squared differences within a group have outgrown it: twice the angle above
 _SOON = 0.05  # part of a step that a group may take to cross a line
-_WEAK = 0.01  # part of a group's largest angle that a line may drive neurons apart in a step
+_BEARS = 0.1  # part of a group's largest angle that lines may drive its neurons apart
+_PARTS = 8  # groups that one is parted into
 _DEAD = 3e-4  # part of rtol at which an even part is gone
 
 
@@ -58,6 +59,7 @@ class Carried:
         rows, owner = self.groups.rows()
         self.z = np.ascontiguousarray(rows)
         active = len(rows) - len(owner)
+        self._strain = np.zeros(active)
         products = self.z[:active, : self.dim] @ data.transposed
         side = np.where(products < 0, -1.0, 1.0)
         self.pattern = nobody_slides(side, np.concatenate([np.arange(active), owner]), self.dim)
@@ -202,12 +204,13 @@ class Carried:
         return np.bincount(self.pattern.owner[self.active :], apart, minlength=self.active)
 
     def split(self, near: Int[np.ndarray, "some 2"], radius: Float[np.ndarray, "active"], pace: float) -> bool:
-        """Let neurons go by themselves whose group may lie on both sides of a line; whether any went.
+        """Part groups that may lie on both sides of a line for long, before a step past it; whether any was parted.
 
         Neurons of a group that meets a line cross it one after the other. That is followed to first order (``_sliding``)
         where it is over soon: within the time 2·radius/|dᵀẇ|, short beside the usual step ``pace``. Where the line is
-        approached so slowly that it is not, some may cross and others never. Lines too weak to drive them further apart
-        than merged neurons may be do not matter.
+        approached so slowly that it is not, some may cross and others never, and the line drives them apart by up to
+        its kick. A group bears a small part of the angle that merged neurons may have; then it is parted by how far
+        its neurons are from that line.
         """
         near = near[radius[near[:, 0]] > 0]
         if not len(near):
@@ -221,35 +224,38 @@ class Carried:
         with np.errstate(divide="ignore"):
             lasts = 2 * radius[rows] / across
         soon = (lasts <= _SOON * pace) & (kick * lasts * lasts <= _SOON * self.rtol * size * pace)
-        weak = kick * pace <= _WEAK * self.tolerance * size
-        torn = np.unique(rows[~(soon | weak)])
-        if not torn.size:
+        self._strain += np.bincount(rows, np.where(soon, 0.0, kick * pace / size), minlength=self.active)
+        torn = ~soon & (self._strain[rows] > _BEARS * self.tolerance)
+        if not torn.any():
             return False
-        members = [[group.members] if row not in torn else [[m] for m in group.members] for row, group in enumerate(self.groups.groups)]  # noqa: E501
-        leaders = np.repeat(np.arange(self.active), [len(parts) for parts in members])
-        neurons = self.groups.restored(self.z)
-        self._take(
-            _merging.of_members(neurons, [np.asarray(part) for parts in members for part in parts]), self.pattern, leaders
-        )
-        own = np.isin(leaders, torn)
-        self._own_sides(np.flatnonzero(own))
+        self._part({int(h): int(line) for h, line in near[torn]})
         return True
 
-    def _own_sides(self, rows: np.ndarray) -> None:
-        """Rows that were members of a group: each on its own side of the lines it does not slide on."""
-        products = self.z[rows, : self.dim] @ self.data.transposed
-        side = self.pattern.side[rows]
-        self.pattern.side[rows] = np.where(side == 0, 0.0, np.where(products * side < 0, -side, side))
+    def _part(self, torn: dict[int, int]) -> None:
+        """Part each of these groups by its neurons' distances from a line, at the largest gaps between them."""
+        members, leaders = [], []
+        for row, group in enumerate(self.groups.groups):
+            parts = [group.members]
+            if row in torn:
+                neurons = self.groups.some(group.members, self.z)
+                distance = neurons[:, : self.dim] @ self.data.directions[torn[row]] / np.linalg.norm(neurons, axis=1)
+                order = np.argsort(distance, kind="stable")
+                gaps = np.argsort(-np.diff(distance[order]), kind="stable")[: _PARTS - 1]
+                parts = np.split(group.members[order], np.sort(gaps) + 1)
+            members += parts
+            leaders += [row] * len(parts)
+        self._take(_merging.of_members(self.groups.restored(self.z), members), self.pattern, np.array(leaders))
+        own = np.flatnonzero(np.isin(leaders, list(torn)))
+        products = self.z[own, : self.dim] @ self.data.transposed
+        side = self.pattern.side[own]
+        self.pattern.side[own] = np.where(products * side < 0, -side, side)
 
-    def merge(self, pace: float) -> bool:
+    def merge(self) -> bool:
         """Group afresh if that makes fewer groups or some riders must leave; whether there are fewer."""
         self._let_off(self._leaving())
         count = len(self.groups.groups)
         if count > 1 and not self.linear and self._some_parallel():
             self.regroup(fewer_than=count)
-            radius = self.radius()
-            products = np.abs(self.z[: self.active, : self.dim] @ self.data.transposed)
-            self.split(np.argwhere(products < 2 * radius[:, None]), radius, pace)
         return len(self.groups.groups) < count
 
     def _some_parallel(self) -> bool:
@@ -298,6 +304,7 @@ class Carried:
     def _take(self, groups: _merging.Merged, pattern: Pattern, leaders: np.ndarray) -> None:
         """Go on with these groups, whose sides and slides are those of rows ``leaders`` of ``pattern``."""
         self.groups, self._form = groups, None
+        self._strain = np.zeros(len(leaders))
         rows, owner = groups.rows()
         self.z, active = np.ascontiguousarray(rows), len(leaders)
         slides, dual = [np.zeros((0, 2), dtype=np.int64)], [np.zeros((0, self.dim))]

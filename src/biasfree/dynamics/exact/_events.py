@@ -81,8 +81,8 @@ def search(
     """The first event of a step; ``radius`` is that of merged neurons about their row."""
     beyond, near = 0.0, []
     radius = np.zeros(len(pattern.side)) if radius is None else radius
+    sought = Sought.room(_ROOM, len(pattern.slides), *arcs[0].curve.shape[1:], *data.transposed.shape)
     for arc in arcs:
-        sought = Sought.room(_ROOM, len(pattern.slides))
         count = scan(arc.curve, data, pattern, level, BLUR, ROUNDING, radius, _AT_NODES, FROM_NODES, sought)
         pairs, times = sought.pairs[:count], sought.times[:count]
         near.append(pairs)

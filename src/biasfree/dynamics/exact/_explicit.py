@@ -129,7 +129,7 @@ class Explicit:
                 state.restart(by_moments(state.plan.dataset, state.plan.weight_decay, now.data.a))
                 return
             before = now.z
-            soon = now.merge(pace.long) or now.riders.size
+            soon = now.merge() or now.riders.size
             self._merge_wait = self._soonest_merge if soon else min(2 * self._merge_wait, _MERGE_SELDOM)
             if now.z is not before:
                 state.moved()

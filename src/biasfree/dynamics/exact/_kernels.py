@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from biasfree.dynamics.exact._data import EXPONENTIAL, LOGISTIC, SQUARE
+from biasfree.dynamics.exact._data import LOGISTIC, SQUARE
 
 _kernel = njit(cache=True, error_model="numpy")
 _inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)  # called from kernels only
@@ -86,25 +86,27 @@ class Trial(NamedTuple):
     place: np.ndarray  # (rows, columns)
     before: np.ndarray
     pull: np.ndarray  # M_h, (active, dim, outputs)
+    work: np.ndarray  # p, q and a row of products, (2·outputs + 1, lines)
 
     @classmethod
-    def room(cls, rows: int, columns: int, active: int, dim: int) -> "Trial":
+    def room(cls, rows: int, columns: int, active: int, dim: int, lines: int) -> "Trial":
         """Empty room."""
         shape = (rows, columns)
         return cls(
             np.empty((16, *shape)), np.empty(16), np.empty((8, *shape)), np.empty(8), np.empty(shape), np.empty(shape),
-            np.empty((active, dim, columns - dim)),
+            np.empty((active, dim, columns - dim)), np.empty((2 * (columns - dim) + 1, lines)),
         )  # fmt: skip
 
 
 @_inner
-def _outputs(z: Any, data: Any, side: Any, lin: Any, even: Any) -> None:
-    """lin_l and even_l of all outputs, (outputs, lines)."""
+def _outputs(z: Any, data: Any, side: Any, work: Any) -> None:
+    """lin_l and even_l of all outputs, (outputs, lines), to the first rows of ``work``; its last is used up."""
     dim, lines = data.transposed.shape
     outputs = z.shape[1] - dim
-    for k in range(outputs):
+    last = 2 * outputs
+    for k in range(last):
         for line in range(lines):
-            lin[k, line], even[k, line] = 0.0, 0.0
+            work[k, line] = 0.0
     if data.b == 0.0:  # no kinks: all comes from Σ v wᵀ
         for k in range(outputs):
             for j in range(dim):
@@ -112,33 +114,33 @@ def _outputs(z: Any, data: Any, side: Any, lin: Any, even: Any) -> None:
                 for h in range(side.shape[0]):
                     total += z[h, dim + k] * z[h, j]
                 for line in range(lines):
-                    lin[k, line] += data.a * total * data.transposed[j, line]
+                    work[k, line] += data.a * total * data.transposed[j, line]
         return
-    products = np.empty(lines)
     for h in range(side.shape[0]):
         for line in range(lines):
-            products[line] = 0.0
+            work[last, line] = 0.0
         for j in range(dim):
             weight = z[h, j]
             for line in range(lines):
-                products[line] += weight * data.transposed[j, line]
+                work[last, line] += weight * data.transposed[j, line]
         for k in range(outputs):
             odd, bent = data.a * z[h, dim + k], data.b * z[h, dim + k]
             for line in range(lines):
-                lin[k, line] += odd * products[line]
-                even[k, line] += bent * side[h, line] * products[line]
+                work[k, line] += odd * work[last, line]
+                work[outputs + k, line] += bent * side[h, line] * work[last, line]
 
 
 @_inner
-def _log_loss(lin: Any, even: Any, data: Any) -> float:
+def _log_loss(work: Any, data: Any) -> float:
     """ln L from what the lines put out; NaN stays NaN."""
+    outputs = (work.shape[0] - 1) // 2
     if data.loss == SQUARE:
         total = data.offset
-        for line in range(lin.shape[1]):
+        for line in range(work.shape[1]):
             for i in range(data.begin[line], data.begin[line + 1]):
                 t = data.position[i]
-                for k in range(lin.shape[0]):
-                    error = data.target[i, k] - t * lin[k, line] - abs(t) * even[k, line]
+                for k in range(outputs):
+                    error = data.target[i, k] - t * work[k, line] - abs(t) * work[outputs + k, line]
                     total += 0.5 * error * error
         return -np.inf if total == 0.0 else math.log(total / data.samples)
     top = math.log(data.offset) if data.offset > 0.0 else -np.inf
@@ -146,10 +148,10 @@ def _log_loss(lin: Any, even: Any, data: Any) -> float:
     for twice in range(2):
         if twice == 1 and data.offset > 0.0:
             total = data.offset * math.exp(-top)
-        for line in range(lin.shape[1]):
+        for line in range(work.shape[1]):
             for i in range(data.begin[line], data.begin[line + 1]):
                 t = data.position[i]
-                z = -data.target[i, 0] * (t * lin[0, line] + abs(t) * even[0, line])
+                z = -data.target[i, 0] * (t * work[0, line] + abs(t) * work[1, line])
                 if z != z:
                     return np.nan
                 if data.loss == LOGISTIC:
@@ -165,51 +167,44 @@ def _log_loss(lin: Any, even: Any, data: Any) -> float:
 
 
 @_inner
-def _pulls(lin: Any, even: Any, data: Any) -> float:
-    """Overwrite lin and even by p and q; returns λ, divided by L on the loss clock."""
-    outputs, lines = lin.shape
-    if data.loss == SQUARE:
-        for k in range(outputs):
-            for line in range(lines):
-                square, mixed = data.powers[0, line], data.powers[1, line]
-                odd = data.sums[0, k, line] - lin[k, line] * square - even[k, line] * mixed
-                bent = data.sums[1, k, line] - lin[k, line] * mixed - even[k, line] * square
-                lin[k, line] = data.a * odd / data.samples
-                even[k, line] = data.b * bent / data.samples
-        return data.decay
-    shift = _log_loss(lin, even, data) if data.by_loss else 0.0
-    for line in range(lines):
+def _pulls(work: Any, data: Any, shift: float) -> None:
+    """Overwrite lin and even by p and q; on the loss clock ``shift`` is ln L."""
+    outputs = (work.shape[0] - 1) // 2
+    for line in range(work.shape[1]):
+        if data.loss == SQUARE:
+            square, mixed = data.powers[0, line], data.powers[1, line]
+            for k in range(outputs):
+                lin, even = work[k, line], work[outputs + k, line]
+                work[k, line] = data.a * (data.sums[0, k, line] - lin * square - even * mixed) / data.samples
+                work[outputs + k, line] = data.b * (data.sums[1, k, line] - lin * mixed - even * square) / data.samples
+            continue
         odd, bent = 0.0, 0.0
         for i in range(data.begin[line], data.begin[line + 1]):
             t, y = data.position[i], data.target[i, 0]
-            margin = y * (t * lin[0, line] + abs(t) * even[0, line])
+            margin = y * (t * work[0, line] + abs(t) * work[1, line])
             if data.loss == LOGISTIC:  # ln σ(−m) = −softplus(m)
-                margin = margin + math.log1p(math.exp(-margin)) if margin > 0.0 else math.log1p(math.exp(margin))
+                margin = max(margin, 0.0) + math.log1p(math.exp(-abs(margin)))
             residual = y * math.exp(-margin - shift)
             odd += residual * t
             bent += residual * abs(t)
-        lin[0, line] = data.a * odd / data.samples
-        even[0, line] = data.b * bent / data.samples
-    return data.decay * math.exp(-shift) if data.decay > 0.0 else 0.0
+        work[0, line] = data.a * odd / data.samples
+        work[1, line] = data.b * bent / data.samples
 
 
 @_inner
-def _gathered(p: Any, q: Any, data: Any, side: Any, pull: Any) -> None:
+def _gathered(work: Any, data: Any, side: Any, pull: Any) -> None:
     """M_h = Σ_l d_l (p_l + ς_hl q_l)ᵀ of the active rows."""
     dim, lines = data.transposed.shape
-    row = np.empty(lines)
+    outputs = pull.shape[2]
     for h in range(side.shape[0]):
-        for k in range(p.shape[0]):
-            if data.b == 0.0 and h > 0:  # without kinks all rows are pulled alike
-                for j in range(dim):
-                    pull[h, j, k] = pull[0, j, k]
-                continue
-            for line in range(lines):
-                row[line] = p[k, line] + side[h, line] * q[k, line]
+        for k in range(outputs):
             for j in range(dim):
+                if data.b == 0.0 and h > 0:  # without kinks all rows are pulled alike
+                    pull[h, j, k] = pull[0, j, k]
+                    continue
                 total = 0.0
                 for line in range(lines):
-                    total += row[line] * data.transposed[j, line]
+                    total += (work[k, line] + side[h, line] * work[outputs + k, line]) * data.transposed[j, line]
                 pull[h, j, k] = total
 
 
@@ -243,36 +238,33 @@ def _projected(pattern: Any, pull: Any) -> None:
 
 
 @_inner
-def _velocity(z: Any, data: Any, pattern: Any, form: Any, pull: Any, out: Any) -> float:
-    """Write the velocity of all rows to ``out``; returns the squared speed of the active ones."""
-    dim, lines = data.transposed.shape
-    active, outputs = pattern.side.shape[0], z.shape[1] - dim
-    decay = data.decay
+def _velocity(data: Any, pattern: Any, form: Any, trial: Any, s: int) -> None:
+    """Write the velocity of all rows at ``trial.place`` to stage s, and the squared speed of the active ones."""
+    dim, active, z = data.transposed.shape[0], pattern.side.shape[0], trial.place
+    outputs, decay = z.shape[1] - dim, data.decay
     if form.constant.shape[0] > 0:
-        _by_form(z, form, dim, pull)
+        _by_form(z, form, dim, trial.pull)
     else:
-        p, q = np.empty((outputs, lines)), np.empty((outputs, lines))
-        _outputs(z, data, pattern.side, p, q)
-        decay = _pulls(p, q, data)
-        _gathered(p, q, data, pattern.side, pull)
-    _projected(pattern, pull)
-    power = 0.0
+        _outputs(z, data, pattern.side, trial.work)
+        shift = _log_loss(trial.work, data) if data.by_loss else 0.0
+        decay = decay * math.exp(-shift) if decay > 0.0 else 0.0
+        _pulls(trial.work, data, shift)
+        _gathered(trial.work, data, pattern.side, trial.pull)
+    _projected(pattern, trial.pull)
+    trial.powers[s] = 0.0
     for row in range(z.shape[0]):
         owner = pattern.owner[row]
-        for j in range(dim):
+        for j in range(dim + outputs):
             total = -decay * z[row, j]
-            for k in range(outputs):
-                total += pull[owner, j, k] * z[row, dim + k]
-            out[row, j] = total
-        for k in range(outputs):
-            total = -decay * z[row, dim + k]
-            for j in range(dim):
-                total += pull[owner, j, k] * z[row, j]
-            out[row, dim + k] = total
-        if row < active:
-            for j in range(dim + outputs):
-                power += out[row, j] ** 2
-    return power
+            if j < dim:
+                for k in range(outputs):
+                    total += trial.pull[owner, j, k] * z[row, dim + k]
+            else:
+                for i in range(dim):
+                    total += trial.pull[owner, i, j - dim] * z[row, i]
+            trial.stages[s, row, j] = total
+            if row < active:
+                trial.powers[s] += total * total
 
 
 @_inner
@@ -347,7 +339,7 @@ def attempt(
                 for i in range(s):
                     total += method.a[s, i] * trial.stages[i, row, j]
                 trial.place[row, j] = z[row, j] + step * total
-        trial.powers[s] = _velocity(trial.place, data, pattern, form, trial.pull, trial.stages[s])
+        _velocity(data, pattern, form, trial, s)
     if method.a.shape[0] == core:
         error, stiffness = _judged(z, trial, step, energy, limits, method, active)
         if not error <= 1.0:
@@ -367,31 +359,30 @@ def attempt(
 
 
 @_inner
-def _first_below(c: Any, stack: Any, where: Any) -> float:
-    """The first x in [0, 1] at which a polynomial of Bernstein coefficients c goes below zero; 2 if it never does.
+def _first_below(stack: Any) -> float:
+    """The first x in [0, 1] at which a polynomial goes below zero; 2 if it never does.
 
-    Halves that may go below are looked at from the left until float64 ends.
+    Its eight Bernstein coefficients are in the first row of ``stack``. Halves that may go below are looked at from the
+    left until float64 ends; columns 8 and 9 hold where a half begins and how wide it is.
     """
-    count, top = c.shape[0], 0
-    for i in range(count):
-        stack[0, i] = c[i]
-    where[0, 0], where[0, 1] = 0.0, 1.0
+    top = 0
+    stack[0, 8], stack[0, 9] = 0.0, 1.0
     while top >= 0:
-        low, width = where[top, 0], where[top, 1]
+        low, width = stack[top, 8], stack[top, 9]
         least = stack[top, 0]
-        for i in range(1, count):
+        for i in range(1, 8):
             least = min(least, stack[top, i])
         if least >= 0.0:
             top -= 1
         elif stack[top, 0] < 0.0 or top >= _DEEPEST or width < 1e-15 * (low + width):
             return low
         else:
-            for i in range(count):  # de Casteljau: both halves
+            for i in range(8):  # de Casteljau: both halves
                 stack[top + 1, i] = stack[top, 0]
-                for j in range(count - 1 - i):
+                for j in range(7 - i):
                     stack[top, j] = 0.5 * (stack[top, j] + stack[top, j + 1])
-            where[top, 0], where[top, 1] = low + 0.5 * width, 0.5 * width
-            where[top + 1, 0], where[top + 1, 1] = low, 0.5 * width
+            stack[top, 8], stack[top, 9] = low + 0.5 * width, 0.5 * width
+            stack[top + 1, 8], stack[top + 1, 9] = low, 0.5 * width
             top += 1
     return 2.0
 
@@ -404,134 +395,124 @@ class Sought(NamedTuple):
     ended: np.ndarray  # when each slide ends, (slides,)
     fell: np.ndarray  # when the loss is at the level, (1,)
     beyond: np.ndarray  # at each node, how far a slide is beyond its end, as part of all pulls; (8,)
+    values: np.ndarray  # both margins of every slide and its v·v_begin at the nodes, and the loss; (8, 3·slides + 1)
+    place: np.ndarray  # (rows, columns)
+    work: np.ndarray  # (2·outputs + 1, lines)
+    stack: np.ndarray  # of the search for roots, (52, 10)
 
     @classmethod
-    def room(cls, crossings: int, slides: int) -> "Sought":
+    def room(cls, crossings: int, slides: int, rows: int, columns: int, dim: int, lines: int) -> "Sought":
         """Empty room."""
         return cls(
-            np.empty((crossings, 2), dtype=np.int64), np.empty(crossings), np.empty(slides), np.empty(1), np.zeros(8)
-        )
+            np.empty((crossings, 2), dtype=np.int64), np.empty(crossings), np.empty(slides), np.empty(1), np.zeros(8),
+            np.empty((8, 3 * slides + 1)), np.empty((rows, columns)), np.empty((2 * (columns - dim) + 1, lines)),
+            np.empty((_DEEPEST + 2, 10)),
+        )  # fmt: skip
 
 
 @_inner
-def _crossings(curve: Any, data: Any, side: Any, blur: float, radius: Any, sought: Any, stack: Any, where: Any) -> int:
+def _crossings(curve: Any, data: Any, side: Any, blur: float, radius: Any, sought: Any) -> int:
     """Rows beyond a line by ``blur`` of their size somewhere along a curve, or within ``radius`` of it; how many."""
-    dim, found, count = data.directions.shape[1], 0, curve.shape[0]
-    c = np.empty(count)
+    dim, found, c = data.directions.shape[1], 0, sought.stack
     for h in range(side.shape[0]):
         size, reach = 0.0, 0.0
-        for n in range(count):
+        for n in range(8):
             for j in range(curve.shape[2]):
                 size = max(size, abs(curve[n, h, j]))  # v's too: where w vanishes, rounding does not
                 if j < dim:
                     reach = max(reach, abs(curve[n, h, j] - curve[0, h, j]))
         depth = blur * size
-        reach = 1.01 * math.sqrt(dim) * reach - depth
+        reach = 1.01 * math.sqrt(dim) * reach - depth + radius[h]
         for line in range(side.shape[1]):
-            sign = side[h, line]
+            sign, least = side[h, line], np.inf
             if sign == 0.0:
                 continue
-            c[0] = 0.0
-            for j in range(dim):
-                c[0] += curve[0, h, j] * data.directions[line, j]
-            if sign * c[0] > reach + radius[h]:
-                continue
-            least = np.inf
-            for n in range(count):
-                c[n] = 0.0
+            for n in range(8):
+                c[0, n] = 0.0
                 for j in range(dim):
-                    c[n] += curve[n, h, j] * data.directions[line, j]
-                c[n] = sign * c[n] + depth
-                least = min(least, c[n])
-            x = _first_below(c, stack, where) if least < 0.0 else 2.0
-            if x > 1.0 and radius[h] > 0.0 and least < radius[h]:
-                x = NEAR
-            if (x <= 1.0 or x == NEAR) and found < sought.times.shape[0]:
+                    c[0, n] += curve[n, h, j] * data.directions[line, j]
+                c[0, n] = sign * c[0, n] + depth
+                least = min(least, c[0, n])
+                if n == 0 and least > reach + depth:
+                    break
+            x = _first_below(c) if least < 0.0 else NEAR if least < radius[h] else 2.0
+            if x != 2.0 and found < sought.times.shape[0]:
                 sought.pairs[found, 0], sought.pairs[found, 1], sought.times[found] = h, line, x
                 found += 1
     return found
 
 
 @_inner
-def _margins(z: Any, data: Any, pattern: Any, p: Any, q: Any, rounding: float, out: Any) -> float:
-    """Both margins of every slide, and v·v_begin last; returns how far one is beyond its end.
+def _margins(data: Any, pattern: Any, rounding: float, sought: Any, n: int) -> None:
+    """Both margins of every slide at node n, where ``sought.work`` holds p and q, and how far one is beyond its end.
 
     A slide on line l has ς·s_l = μ with s_l = v·q_l < 0 and μ = −B·ẇ_free. Its margins are −s_l ± μ, both positive while
     |ς| < 1 and the line attracts, plus what ``rounding`` of all the pulls may have made of them.
     """
     dim, lines = data.transposed.shape
-    whole, worst = data.mass, 0.0
-    for k in range(p.shape[0]):
+    z, work, outputs = sought.place, sought.work, sought.place.shape[1] - dim
+    whole = data.mass
+    for k in range(2 * outputs):
         for line in range(lines):
-            whole += abs(p[k, line]) + abs(q[k, line])
+            whole += abs(work[k, line])
+    sought.beyond[n] = 0.0
     for i in range(pattern.slides.shape[0]):
         h, held = pattern.slides[i, 0], pattern.slides[i, 1]
         strength, free, size = 0.0, 0.0, 0.0
-        for k in range(p.shape[0]):
-            strength += z[h, dim + k] * q[k, held]
-            size = max(size, abs(z[h, dim + k]))
-        for line in range(lines):
-            pulled, along = 0.0, 0.0
-            for k in range(p.shape[0]):
-                pulled += z[h, dim + k] * (p[k, line] + pattern.side[h, line] * q[k, line])
-            for j in range(dim):
-                along += pattern.dual[i, j] * data.transposed[j, line]
-            free += along * pulled
+        for k in range(outputs):
+            v = z[h, dim + k]
+            size = max(size, abs(v))
+            strength += v * work[outputs + k, held]
+            for line in range(lines):
+                along = 0.0
+                for j in range(dim):
+                    along += pattern.dual[i, j] * data.transposed[j, line]
+                free += along * v * (work[k, line] + pattern.side[h, line] * work[outputs + k, line])
         noise = rounding * size * whole
-        out[i, 0], out[i, 1] = noise - strength - free, noise - strength + free
+        sought.values[n, 3 * i], sought.values[n, 3 * i + 1] = noise - strength - free, noise - strength + free
         if size * whole > 0.0:
-            worst = max(worst, (noise - min(out[i, 0], out[i, 1])) / (size * whole))
-    return worst
+            sought.beyond[n] = max(sought.beyond[n], (strength + abs(free)) / (size * whole))
 
 
 @_kernel
 def scan(
     curve: Any, data: Any, pattern: Any, level: float, blur: float, rounding: float, radius: Any, at_nodes: Any,
     back: Any, sought: Any,
-) -> int:
+) -> int:  # fmt: skip
     """Search a curve for all that can happen along it (``_events``); returns how many crossings there are.
 
     ``at_nodes`` gives the curve's values at its nodes, ``back`` coefficients from such values. If there are more
     crossings than there is room for, the first ones in order of rows are kept.
     """
-    dim, lines = data.transposed.shape
-    rows, columns, slides = curve.shape[1], curve.shape[2], pattern.slides.shape[0]
-    stack, where = np.empty((_DEEPEST + 2, 8)), np.empty((_DEEPEST + 2, 2))
-    sought.fell[0] = 2.0
+    dim, slides, z = data.transposed.shape[0], pattern.slides.shape[0], sought.place
     for i in range(slides):
         sought.ended[i] = 2.0
-    if slides > 0 or level > -np.inf:
-        z, values, c = np.empty((rows, columns)), np.empty((8, slides, 3)), np.empty(8)
-        p, q = np.empty((columns - dim, lines)), np.empty((columns - dim, lines))
-        heights = np.empty(8)
-        for n in range(8):
-            for row in range(rows):
-                for j in range(columns):
-                    z[row, j] = 0.0
-                    for m in range(8):
-                        z[row, j] += at_nodes[n, m] * curve[m, row, j]
-            _outputs(z, data, pattern.side, p, q)
-            if level > -np.inf:
-                heights[n] = max(_log_loss(p, q, data), -1e300) - level
-            _pulls(p, q, data)
-            sought.beyond[n] = _margins(z, data, pattern, p, q, rounding, values[n])
-            for i in range(slides):
-                h = pattern.slides[i, 0]
-                values[n, i, 2] = 0.0
-                for k in range(dim, columns):
-                    values[n, i, 2] += z[h, k] * curve[0, h, k]
-        for i in range(3 * slides + 1):
-            if i == 3 * slides and level == -np.inf:
-                break
-            for m in range(8):
-                c[m] = 0.0
-                for n in range(8):
-                    c[m] += back[m, n] * (values[n, i // 3, i % 3] if i < 3 * slides else heights[n])
-            x = _first_below(c, stack, where)
-            if i == 3 * slides:
-                sought.fell[0] = x
-            elif x < sought.ended[i // 3]:
-                sought.ended[i // 3] = x
-    if data.b == 0.0:
-        return 0
-    return _crossings(curve, data, pattern.side, blur, radius, sought, stack, where)
+    sought.fell[0] = 2.0
+    functions = 3 * slides + (1 if level > -np.inf else 0)
+    for n in range(8 if functions > 0 else 0):
+        for row in range(z.shape[0]):
+            for j in range(z.shape[1]):
+                z[row, j] = 0.0
+                for m in range(8):
+                    z[row, j] += at_nodes[n, m] * curve[m, row, j]
+        _outputs(z, data, pattern.side, sought.work)
+        height = _log_loss(sought.work, data)
+        sought.values[n, 3 * slides] = max(height, -1e300) - level
+        _pulls(sought.work, data, height if data.by_loss else 0.0)
+        _margins(data, pattern, rounding, sought, n)
+        for i in range(slides):
+            total, h = 0.0, pattern.slides[i, 0]
+            for k in range(dim, z.shape[1]):
+                total += z[h, k] * curve[0, h, k]
+            sought.values[n, 3 * i + 2] = total
+    for i in range(functions):
+        for m in range(8):
+            sought.stack[0, m] = 0.0
+            for n in range(8):
+                sought.stack[0, m] += back[m, n] * sought.values[n, i]
+        x = _first_below(sought.stack)
+        if i == 3 * slides:
+            sought.fell[0] = x
+        elif x < sought.ended[i // 3]:
+            sought.ended[i // 3] = x
+    return 0 if data.b == 0.0 else _crossings(curve, data, pattern.side, blur, radius, sought)

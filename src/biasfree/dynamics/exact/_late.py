@@ -32,7 +32,7 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc
 from biasfree.dynamics.exact._field import across, pulls_of, velocity
 from biasfree.dynamics.exact._kernels import Pattern
-from biasfree.dynamics.exact._methods import FROM_NODES, NODES
+from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
 
 LARGEST = 300  # unknowns up to which J is formed
 _NUDGE = 1e-5  # of central differences: rounding 1e-11, truncation 1e-10 of the largest rate
@@ -81,6 +81,7 @@ class LateStep:
         self._linearise()
         self.length = 0.0
         self.bend = (np.zeros_like(self.force), np.zeros_like(self.force))
+        self.reaches, self._ways = 0.0, list[Arc]()
 
     def _linearise(self) -> None:
         data, pattern, size = self.data, self.pattern, self.heavy.size * self.z.shape[1]
@@ -220,8 +221,6 @@ class LateStep:
             number = min(int(np.searchsorted([way.end for way in self._ways], time)), len(self._ways) - 1)
             way = self._ways[number]
             x = (time - way.begin) / (way.end - way.begin)
-            from biasfree.dynamics.exact._methods import basis
-
             z[self.riding] = np.einsum("k,k...->...", basis(x), way.curve[:, self.riding])
         return z
 

@@ -16,6 +16,7 @@ reduction to at most D + 1 rows is exact.
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -69,6 +70,10 @@ class Merged:
         return np.concatenate(active + passive), owner.astype(np.int64)
 
     @functools.cached_property
+    def _spread(self) -> dict[str, Any]:
+        return {}
+
+    @functools.cached_property
     def _own(self) -> list[np.ndarray]:
         """The rows of each group."""
         if self.linear:
@@ -109,13 +114,15 @@ class Merged:
 
     def spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
         """For each passive row the largest part that a member has in it, in units of its part in the leading row."""
-        found = []
-        for group in self.groups:
-            parts = group.parts
-            if without.size:
-                parts = parts[~np.isin(group.members, without)]
-            found.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
-        return np.concatenate(found) if found else np.zeros(0)
+        if without.size != self._spread.get("without", -1):  # riders only ever leave
+            found = [np.zeros(0)]
+            for group in self.groups:
+                parts = group.parts
+                if without.size:
+                    parts = parts[~np.isin(group.members, without)]
+                found.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
+            self._spread.update(without=without.size, found=np.concatenate(found))
+        return self._spread["found"]
 
     @functools.cached_property
     def _place(self) -> Int[np.ndarray, "width"]:
