@@ -11,7 +11,6 @@ from scipy.optimize import brentq
 
 import biasfree as bf
 from biasfree import Network
-from biasfree.dynamics.exact import _kernels
 from biasfree.dynamics.exact._carried import Carried
 from biasfree.dynamics.exact._data import Data, by_line
 from biasfree.dynamics.exact._events import Arc, search
@@ -36,7 +35,7 @@ def first_crossing(coefficients: np.ndarray, radius: float = 0.0) -> float:
     curve = np.zeros((8, 1, 2))
     curve[:, 0, 0] = coefficients
     pattern = nobody_slides(np.ones((1, 1)), np.arange(1), 1)
-    sought = Sought.room(4, 0)
+    sought = Sought.room(4, 0, 1, 2, 1, 1)
     count = scan(
         curve, data, pattern, -np.inf, 0.0, ROUNDING, np.array([radius]), basis(NODES), FROM_NODES, sought
     )  # fmt: skip
@@ -121,6 +120,29 @@ class TestScan:
         assert event.time == pytest.approx(2 + 2 * 0.371, abs=1e-5)
         assert search([Arc(2.0, 4.0, curve)], data, pattern, height(1.0) - 1e-3).event is None
 
+    def test_the_first_of_more_crossings_than_are_listed(self) -> None:
+        """Hundreds of rows meet hundreds of lines in one step; the last row is the first to do so."""
+        rng = np.random.default_rng(0)
+        data = square_data(rng.normal(size=(60, 2)), rng.normal(size=60))
+        begin = rng.normal(size=(20, 3))
+        end = -begin
+        end[-1] -= 20 * begin[-1]  # it turns around sooner
+        curve = begin + (end - begin) * np.linspace(0, 1, 8)[:, None, None]
+        side = np.where(begin[:, :2] @ data.transposed < 0, -1.0, 1.0)
+        event = search([Arc(0.0, 1.0, curve)], data, nobody_slides(side, np.arange(20), 2), -np.inf).event
+        assert event.row == 19
+        assert event.time == pytest.approx(1 / 22)
+
+    def test_what_comes_near_is_kept_from_every_arc(self) -> None:
+        data = square_data(np.eye(2), [1.0, 1.0])
+        pattern = nobody_slides(np.ones((1, 2)), np.arange(1), 2)
+        near = [np.repeat(np.array([[row]]), 8, axis=0) for row in ([1.0, 0.05, 1.0], [0.05, 1.0, 1.0])]
+        arcs = [Arc(float(n), n + 1.0, curve) for n, curve in enumerate(near)]
+        found = search(arcs, data, pattern, -np.inf, np.array([0.1]))
+        assert found.event is None
+        lines_near = [int(np.argmax(data.directions[line])) for _, line in found.near]
+        assert lines_near == [1, 0]
+
     def test_arcs_are_searched_in_order_and_lines_met_together_are_named_together(self) -> None:
         data = square_data(np.eye(3), [1.0, 1.0, 1.0])
         pattern = nobody_slides(np.ones((2, 3)), np.arange(2), 3)
@@ -174,12 +196,13 @@ class TestMargins:
     @pytest.mark.parametrize("seed", range(10))
     def test_against_least_squares(self, seed: int) -> None:
         data, pattern, z = self.problem(seed)
-        found, out = pulls_of(z, data, pattern.side), np.empty((4, 3))
-        worst = _kernels._margins.py_func(z, data, pattern, found.p, found.q, 0.0, out)
-        expected = self.direct(z, data, pattern)
-        np.testing.assert_allclose(out[:, :2], expected, atol=1e-12)
+        sought, standing = Sought.room(64, 4, 2, 7, 4, 9), np.repeat(z[None], 8, axis=0)
+        scan(standing, data, pattern, -np.inf, 1e-12, 0.0, np.zeros(2), basis(NODES), FROM_NODES, sought)
+        found, expected = pulls_of(z, data, pattern.side), self.direct(z, data, pattern)
+        for values in sought.values:
+            np.testing.assert_allclose(values[:-1].reshape(4, 3)[:, :2], expected, atol=1e-12)
         size = np.abs(z[pattern.slides[:, 0], 4:]).max(axis=1) * (found.whole + data.mass)
-        assert worst == pytest.approx(max(0.0, (-expected.min(axis=1) / size).max()))
+        np.testing.assert_allclose(sought.beyond, max(0.0, (-expected.min(axis=1) / size).max()), atol=1e-14)
 
     @pytest.mark.parametrize("seed", range(10))
     def test_a_held_row_does_not_move_across(self, seed: int) -> None:
@@ -208,7 +231,7 @@ class TestMargins:
                 z, h = np.tensordot(basis(x), curve, 1), pattern.slides[slide, 0]
                 return min(*self.direct(z, data, pattern)[slide], z[h, 4:] @ curve[0, h, 4:])
 
-            sought = Sought.room(64, 4)
+            sought = Sought.room(64, 4, 2, 7, 4, 9)
             scan(curve, data, pattern, -np.inf, 1e-12, 0.0, np.zeros(2), basis(NODES), FROM_NODES, sought)
             grid = np.linspace(0, 1, 101)
             for slide in range(4):

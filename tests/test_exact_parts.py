@@ -77,8 +77,7 @@ def stepped(
 ) -> tuple[Trial, float]:
     """One step of any error, and that error."""
     data, pattern, z = problem
-    dim = data.directions.shape[1]
-    trial = Trial.room(*z.shape, len(pattern.side), dim)
+    trial = Trial.room(*z.shape, len(pattern.side), *data.transposed.shape)
     trial.stages[0] = velocity(z, pulls_of(z, data, pattern.side), pattern)
     trial.powers[0] = np.sum(trial.stages[0][: len(pattern.side)] ** 2)
     form = no_form(data.outputs) if form is None else form
