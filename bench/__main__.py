@@ -66,10 +66,10 @@ def _measure(quick: bool, only: str | None) -> dict[str, Any]:
         from bench import _exact
 
         results["exact"] = _exact.measure(quick)
-    if only in (None, "compilers"):
-        from bench import _compilers
+    if only in (None, "report"):
+        from bench import _first_call
 
-        results["compilers"] = _compilers.measure(quick)
+        results["report"] = _first_call.measure(quick)
     if only in (None, "paper"):
         _need("torch")
         from bench import _paper
@@ -86,7 +86,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Ratios of speed beside peers, in one run.")
     parser.add_argument("--quick", action="store_true", help="extrapolate the descents from 500 of 10,000 steps")
     parser.add_argument(
-        "--only", choices=("figure3", "exact", "compilers", "paper", "growth"), help="measure one part only"
+        "--only", choices=("figure3", "exact", "report", "paper", "growth"), help="measure one part only"
     )
     parser.add_argument(
         "--json", type=Path, default=Path(__file__).with_name("results.json"), metavar="PATH", help="file to write"

@@ -1,12 +1,9 @@
 """The exact flow beside descent at the papers' rates, diffrax and torchdiffeq: whole runs, work and precision, growth.
 
-Compilation (kept on disk between runs) is measured apart, in a process of its own with nothing kept.
+What is compiled, kept on disk between runs, is measured apart (``_first_call``); so are wide networks and generic data
+(``_generic``), the exact flow's hardest.
 """
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -14,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import biasfree as bf
+from bench import _first_call, _generic
 from bench._clock import say, timed
 from bench._figure3 import complete
 from bench._paper import Descent, descents
@@ -33,8 +31,7 @@ SMALLEST = 0.025
 
 def measure(quick: bool) -> dict[str, Any]:
     """Ratios of whole runs, the work-precision table, growth, and the cost of compilation."""
-    say("exact flow: compilation, nothing kept")
-    cold = _compilation()
+    cold = _first_call.first_flow()
     rounds = 3 if quick else 7
     runs: dict[str, dict[str, Any]] = {}
     for name, words in NAMES.items():
@@ -56,10 +53,11 @@ def measure(quick: bool) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "settings": {"saves": SAVES, "threads": THREADS, "rounds": rounds, "smallest_step": SMALLEST},
-        "first_call_seconds": cold,
+        "first_call_cpu_seconds": cold,
         "runs": runs,
         "work_precision": _work_precision(rounds, quick),
         "growth": _growth(rounds, quick),
+        **_generic.measure(quick),
     }
 
 
@@ -69,22 +67,6 @@ def _ours(case: Descent) -> bf.Trajectory:
 
 def _flow(start: bf.Network, data: bf.Dataset, until: float, **options: Any) -> bf.Trajectory:
     return complete(bf.gradient_flow(start, data, until=until, method="exact", **({"save": SAVES} | options)))
-
-
-def _compilation() -> dict[str, float]:
-    """Seconds of the first call in a new process, with nothing kept and with all kept from before."""
-    code = (
-        "import time, biasfree as bf; data = bf.datasets.six_points(); start = bf.Network.init([2, 20, 1], 0, 1e-3, 0);"
-        "began = time.perf_counter(); bf.gradient_flow(start, data, until=300, method='exact', save=5);"
-        "print(time.perf_counter() - began)"
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"NUMBA_CACHE_DIR": folder}
-        cold, warm = (
-            float(subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True).stdout)
-            for _ in range(2)
-        )
-    return {"nothing_kept": cold, "kept": warm}
 
 
 def _work_precision(rounds: int, quick: bool) -> list[dict[str, Any]]:

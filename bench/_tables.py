@@ -8,7 +8,10 @@ from rich.table import Table
 
 LEAST_DESCENT, LEAST_FLOW = 1.5, 40.0
 LEAST_PAPER = 10.0
-LEAST_EXACT, LEAST_EXACT_FIGURE_3 = 50.0, 500.0
+LEAST_EXACT = {"Figure 3": 1000.0, "XOR": 300.0, "six points": 200.0}  # by the beginning of a run's name
+MOST_FIRST_CALL = {"nothing_kept": 10.0, "kept": 1.5}  # seconds of CPU
+MOST_REPORT = {"nothing_kept": 75.0, "kept": 30.0}  # seconds
+MOST_POWER = 1.0  # of the width that the cost may grow by
 MOST_EXACT_GROWTH = {"width": 50.0, "scale": 1.5}
 MOST_MEMORY = 1e9
 MOST_GROWTH, NOISE = 2.0, 1.1  # "about 2": a tenth is left to noise
@@ -38,6 +41,8 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
         found.append(Expectation("flow: peak memory", "below 1 GB", f"{peak / 1e9:.2f} GB", peak < MOST_MEMORY))
     if "exact" in results:
         found += _exact_expectations(results["exact"])
+    for kept, seconds in results.get("report", {}).get("seconds", {}).items():
+        found.append(_at_most(f"make report, {_words(kept)}", MOST_REPORT[kept], seconds, " s"))
     if "paper" in results:
         ratio = results["paper"]["ratio"]
         measured = f"{ratio:.1f}× (compilation and pictures included; the peer extrapolated)"
@@ -54,18 +59,38 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
 
 
 def _exact_expectations(exact: dict[str, Any]) -> list[Expectation]:
-    found = []
+    found = [
+        _at_most(f"first flow on the six points, CPU, {_words(kept)}", MOST_FIRST_CALL[kept], seconds, " s")
+        for kept, seconds in exact["first_call_cpu_seconds"].items()
+    ]
     for what, run in exact["runs"].items():
-        least = LEAST_EXACT_FIGURE_3 if what.startswith("Figure 3") else LEAST_EXACT
         if "diffrax" in what:  # at another accuracy: the table of work and precision tells
             continue
+        least = next(least for name, least in LEAST_EXACT.items() if what.startswith(name))
         measured = f"{run['ratio']:.0f}×" + (", the peer extrapolated" if run["extrapolated"] else "")
         found.append(Expectation(f"exact flow: {what}", f"at least {least:g}×", measured, run["ratio"] >= least))
+    width = exact["width"]
+    what = f"exact flow: three points, widths {width['widths'][0]} to {width['widths'][-1]}, power of the width"
+    found.append(_at_most(what, MOST_POWER, width["power"]))
+    ratio = exact["generic"]["ratio"]
+    what = "exact flow: generic data, beside Bosh3 as accurate"
+    found.append(Expectation(what, "at least 1×", f"{ratio:.2f}×", ratio >= 1))
+    beaten = exact["mid_size"]["beaten"]
+    what = "auto: mid-size data, beside descent"
+    found.append(Expectation(what, "not slower and less accurate", "it is" if beaten else "it is not", not beaten))
     for axis, grown in exact["growth"].items():
         most = MOST_EXACT_GROWTH.get(axis, grown["to"] / grown["from"])
         what = f"exact flow: cost when {axis} goes from {grown['from']:g} to {grown['to']:g}"
         found.append(Expectation(what, f"at most {most:g}×", f"{grown['factor']:.2f}×", grown["factor"] <= most))
     return found
+
+
+def _at_most(what: str, most: float, measured: float, unit: str = "") -> Expectation:
+    return Expectation(what, f"at most {most:g}{unit}", f"{measured:.2f}{unit}", measured <= most)
+
+
+def _words(kept: str) -> str:
+    return {"nothing_kept": "nothing compiled before", "kept": "compiled before"}[kept]
 
 
 def _ratio(what: str, ratio: dict[str, Any], least: float) -> Expectation:
@@ -90,9 +115,10 @@ def show(results: dict[str, Any], console: Console) -> None:
             f"of which {memory['imported_bytes'] / 1e9:.2f} GB before it began.\n"
         )
     if "exact" in results:
-        console.print(_exact_runs(results["exact"]), _work_precision(results["exact"]), sep="\n")
-    if "compilers" in results:
-        console.print(_compilers(results["compilers"]))
+        exact = results["exact"]
+        console.print(_exact_runs(exact), _work_precision(exact), _width(exact["width"]), sep="\n")
+        console.print(_accuracy("Generic data: 100 neurons, 200 lines", exact["generic"]))
+        console.print(_accuracy("Mid-size data: 100 neurons, 300 lines in ten dimensions", exact["mid_size"]))
     if "paper" in results:
         console.print(_paper(results["paper"]))
     if "growth" in results:
@@ -116,10 +142,10 @@ def show_expectations(found: list[Expectation], other_cores: float | None, conso
 
 
 def _exact_runs(exact: dict[str, Any]) -> Table:
-    first = exact["first_call_seconds"]
+    first = exact["first_call_cpu_seconds"]
     caption = (
-        f"Seconds of whole runs, compiled. The first call in a new process takes {first['kept']:.1f} s with what is "
-        f"kept on disk, {first['nothing_kept']:.1f} s with nothing kept.\n"
+        f"Seconds of whole runs, compiled. The first call in a new process takes {first['kept']:.1f} s of CPU with "
+        f"what is kept on disk, {first['nothing_kept']:.1f} s with nothing kept.\n"
     )
     table = _table("The exact flow beside its peers", caption)
     table.add_column("")
@@ -143,34 +169,25 @@ def _work_precision(exact: dict[str, Any]) -> Table:
     return table
 
 
-def _compilers(compilers: dict[str, Any]) -> Table:
-    cold, warm = (compilers["numba"][f"{kept}_seconds"]["first_shape"] for kept in ("nothing_kept", "kept"))
-    shapes = compilers["shapes"]
-    first = shapes["seeds"][0]
-    caption = (
-        "µs called from Python (in a compiled loop). Numba compiles once for all shapes: "
-        f"{cold:.1f} s, or {warm:.2f} s from disk. JAX compiles each shape: s (from disk). "
-        f"A run ({shapes['what']}, seed 0) tries {first['steps']} steps with {first['pairs']} shapes, "
-        f"{first['padded']} when padded to powers of two; {len(shapes['seeds'])} seeds go through "
-        f"{shapes['pairs_of_all']}, {shapes['padded_of_all']} padded.\n"
-    )
-    table = _table("Numba or JAX: one trial step of the exact flow", caption)
-    table.add_column("rows × lines × dim", justify="right", no_wrap=True)
-    variants = compilers["cases"][0]["jax"]
-    for column in ("Numba", *(f"JAX {variant}" for variant in variants), *(f"{each}: compile" for each in variants)):
+def _width(width: dict[str, Any]) -> Table:
+    table = _table("Three points to t = 4000 from a balanced start", f"Seconds go as width^{width['power']:.2f}.\n")
+    for column in ("width", "seconds", "loss"):
         table.add_column(column, justify="right")
-    for row in compilers["cases"]:
-        table.add_row(
-            f"({row['active_rows']} + {row['passive_rows']}) × {row['lines']} × {row['dim']}",
-            *(_microseconds(each) for each in (row["numba"], *row["jax"].values())),
-            *(f"{each['nothing_kept_seconds']:.1f} ({each['kept_seconds']:.2f})" for each in row["jax"].values()),
-        )
+    for row in zip(width["widths"], width["seconds"], width["losses"], strict=True):
+        table.add_row(f"{row[0]}", f"{row[1]:.2f}", f"{row[2]:.5f}")
     return table
 
 
-def _microseconds(each: dict[str, Any]) -> str:
-    looped = each["microseconds_in_a_loop"]
-    return f"{each['microseconds']:.0f}" + ("" if looped is None else f" ({looped:.0f})")
+def _accuracy(title: str, found: dict[str, Any]) -> Table:
+    table = _table(f"{title}; largest error of the loss, of its first value")
+    for column in ("method", "setting"):
+        table.add_column(column)
+    for column in ("seconds", "error", "energy gap"):
+        table.add_column(column, justify="right")
+    for row in found["rows"]:
+        numbers = f"{row['seconds']:.2f}", f"{row['error']:.1e}", _or_dash(row["energy_gap"], ".1e")
+        table.add_row(row["method"], row["setting"], *numbers)
+    return table
 
 
 def _contenders(figure3: dict[str, Any]) -> Table:

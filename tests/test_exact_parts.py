@@ -1,66 +1,368 @@
-"""Parts of the exact flow, each against the plain computation it replaces."""
+"""Parts of the exact flow that move it, each against the plain computation it replaces; ``test_exact_events`` has those
+that find and decide what happens."""
 
+import math
+from decimal import Decimal, localcontext
+from typing import NamedTuple
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
 
 import biasfree as bf
 from biasfree import Network, datasets
-from biasfree.dynamics.exact import _reduced
-from biasfree.dynamics.exact._decisions import empty_pattern
+from biasfree.dynamics import _field
+from biasfree.dynamics.exact import _carried
+from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
-from biasfree.dynamics.exact._field import velocity
-from biasfree.dynamics.exact._forms import after_crossing, form_of, velocity_by_form
+from biasfree.dynamics.exact._field import after_crossing, form_of, pulls_of, velocity
+from biasfree.dynamics.exact._kernels import Form, Limits, Method, Pattern, Trial, attempt
+from biasfree.dynamics.exact._late import LateStep, phis
 from biasfree.dynamics.exact._merging import alike, of_members, parallel
-from biasfree.dynamics.exact._samples import grouped_data
+from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_3, ORDER_8, basis
+from biasfree.dynamics.exact._sliding import flipped, nobody_slides, written
 from biasfree.lines import lines
 
-SETTINGS = {"loss": "square", "rtol": 1e-6, "weight_decay": 0.01, "clock": "time"}
+# Loss, clock, outputs.
+KINDS = [
+    ("square", "time", 1), ("square", "time", 3), ("logistic", "time", 1), ("exponential", "time", 1),
+    ("logistic", "loss", 1), ("exponential", "loss", 1),
+]  # fmt: skip
+ANY_ERROR = Limits(rtol=1e300, atol=0.0, energy=1.0)
+
+
+class Problem(NamedTuple):
+    """Rows of a state, among them a passive one and, with ``slides``, a sliding one."""
+
+    data: Data
+    pattern: Pattern
+    z: np.ndarray
+
+
+def dataset_of(loss: str, outputs: int, dim: int, rng: np.random.Generator, count: int = 60) -> bf.Dataset:
+    inputs = rng.normal(size=(count, dim))
+    inputs = np.concatenate([inputs, -2 * inputs[:20], np.zeros((1, dim))])  # lines with samples on both sides
+    targets = rng.normal(size=(len(inputs), outputs))
+    if loss != "square":
+        targets = np.sign(targets)
+    return bf.Dataset(inputs, targets[:, 0] if outputs == 1 else targets)
+
+
+def problem(
+    loss: str = "square", clock: str = "time", outputs: int = 1, *, slope: float = 0.3, count: int = 60,
+    slides: bool = True, scale: float = 1.0,
+) -> Problem:  # fmt: skip
+    rng = np.random.default_rng(0)
+    dataset = dataset_of(loss, outputs, 3, rng, count)
+    data = by_line(lines(dataset.inputs), dataset, slope, loss, clock, 0.01)
+    z = scale * rng.normal(size=(4, 3 + outputs))
+    side = np.where(z[:3, :3] @ data.transposed < 0, -1.0, 1.0)
+    pattern = nobody_slides(side, np.array([0, 1, 2, 1]), 3)  # three neurons and a difference within the second
+    if slides:
+        held = np.zeros(len(data.directions), dtype=bool)
+        held[5] = True
+        pattern = written(pattern, data, 2, side[2], held)
+    return Problem(data, pattern, z)
+
+
+def no_form(outputs: int) -> Form:
+    return Form(np.zeros((0, outputs)), np.zeros((0, 0)))
+
+
+def stepped(
+    problem: Problem, step: float, method: Method, form: Form | None = None, energy: float = 0.0
+) -> tuple[Trial, float]:
+    """One step of any error, and that error."""
+    data, pattern, z = problem
+    trial = Trial.room(*z.shape, len(pattern.side), *data.transposed.shape)
+    trial.stages[0] = velocity(z, pulls_of(z, data, pattern.side), pattern)
+    trial.powers[0] = np.sum(trial.stages[0][: len(pattern.side)] ** 2)
+    form = no_form(data.outputs) if form is None else form
+    error, _ = attempt(z, energy, step, data, pattern, form, ANY_ERROR, method, trial)
+    return trial, error
+
+
+class TestVelocity:
+    @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
+    @pytest.mark.parametrize(("loss", "clock", "outputs"), KINDS)
+    def test_numpy_agrees_with_every_compiled_stage(self, loss: str, clock: str, outputs: int, method: Method) -> None:
+        given = problem(loss, clock, outputs)
+        trial, _ = stepped(given, 0.02, method)
+        for s in range(len(method.a)):
+            place = given.z + 0.02 * np.tensordot(method.a[s, :s], trial.stages[:s], 1)
+            plain = velocity(place, pulls_of(place, given.data, given.pattern.side), given.pattern)
+            np.testing.assert_allclose(trial.stages[s], plain, rtol=0, atol=1e-13 * np.abs(plain).max())
+            assert trial.powers[s] == pytest.approx(np.sum(plain[:3] ** 2), rel=1e-12)
+
+    @pytest.mark.parametrize("scale", [1.0, 1e-200])
+    @pytest.mark.parametrize(("loss", "clock", "outputs"), KINDS)
+    def test_it_is_the_gradient(self, loss: str, clock: str, outputs: int, scale: float) -> None:
+        """Beside backpropagation over all samples, one by one."""
+        rng = np.random.default_rng(3)
+        dataset = dataset_of(loss, outputs, 3, rng)
+        network = Network([scale * rng.normal(size=(5, 3)), scale * rng.normal(size=(outputs, 5))], 0.3)
+        problem, kind = _field.problem(network, dataset, loss, 0.01), _field.Kind(loss, network.architecture, clock)
+        weights = tuple(jnp.asarray(layer) for layer in network.weights)
+        first, second = (np.asarray(layer) for layer in _field.velocity(weights, problem, kind))
+        z = np.column_stack([np.asarray(network.weights[0]), np.asarray(network.weights[1]).T])
+        data = by_line(lines(dataset.inputs), dataset, 0.3, loss, clock, 0.01)
+        side = np.where(z[:, :3] @ data.transposed < 0, -1.0, 1.0)
+        found = pulls_of(z, data, side)
+        plain = velocity(z, found, nobody_slides(side, np.arange(5), 3))
+        expected = np.column_stack([first, second.T])
+        np.testing.assert_allclose(plain, expected, rtol=0, atol=1e-13 * np.abs(expected).max())
+        assert float(found.level) == pytest.approx(float(_field.log_loss(weights, problem, kind)), abs=1e-13)
+
+    @pytest.mark.parametrize(("loss", "clock", "outputs"), KINDS)
+    def test_many_states_at_once(self, loss: str, clock: str, outputs: int) -> None:
+        data, pattern, z = problem(loss, clock, outputs)
+        states = np.stack([z, -0.3 * z, z[::-1]])
+        found = pulls_of(states, data, pattern.side)
+        for n, state in enumerate(states):
+            np.testing.assert_allclose(
+                velocity(states, found, pattern)[n],
+                velocity(state, pulls_of(state, data, pattern.side), pattern),
+                atol=1e-13,
+            )
+
+    @pytest.mark.parametrize("outputs", [1, 3])
+    def test_moments_stand_for_all_samples_of_a_linear_network(self, outputs: int) -> None:
+        rng = np.random.default_rng(4)
+        dataset = dataset_of("square", outputs, 3, rng)
+        z = rng.normal(size=(4, 3 + outputs))
+        few, many = by_moments(dataset, 0.01, 1.0), by_line(lines(dataset.inputs), dataset, 1.0, "square", "time", 0.01)
+        found = []
+        for data in (few, many):
+            side = np.ones((4, len(data.directions)))
+            pulls = pulls_of(z, data, side)
+            found.append((float(pulls.level), velocity(z, pulls, nobody_slides(side, np.arange(4), 3))))
+        assert found[0][0] == pytest.approx(found[1][0], abs=1e-12)
+        np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-12)
+
+    def test_a_sliding_row_stays_on_its_line(self) -> None:
+        data, pattern, z = problem(outputs=3)
+        moving = velocity(z, pulls_of(z, data, pattern.side), pattern)
+        assert abs(moving[2, :3] @ data.directions[5] + data.decay * z[2, :3] @ data.directions[5]) < 1e-13
 
 
 class TestForms:
-    @pytest.fixture
-    def problem(self):
-        rng = np.random.default_rng(0)
-        inputs = rng.normal(size=(60, 3))
-        inputs = np.concatenate([inputs, -2 * inputs[:20], np.zeros((1, 3))])  # lines with samples on both sides
-        dataset = bf.Dataset(inputs, rng.normal(size=len(inputs)))
-        data = grouped_data(lines(dataset.inputs), dataset, 0.3, SETTINGS)
-        rows = rng.normal(size=(4, 4))
-        side = np.where(rows[:3, :-1] @ data.transposed < 0, -1.0, 1.0)
-        pattern = empty_pattern(side, np.array([1]), 3)  # three neurons and a difference within the second
-        pattern.side[2, 5], pattern.held[2, 0] = 0.0, 5  # the third slides
-        pattern.rank[2] = pattern.span[2] = 1
-        pattern.basis[2, 0] = data.directions[5]
-        return data, pattern, np.concatenate([rows[:, :-1].ravel(), rows[:, -1], [0.0]])
+    @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
+    @pytest.mark.parametrize("outputs", [1, 3])
+    def test_velocity_is_that_of_the_lines(self, outputs: int, method: Method) -> None:
+        given = problem(outputs=outputs)
+        form = form_of(given.data, given.pattern.side)
+        assert form.constant.shape == (9, outputs)
+        plain, by_form = (stepped(given, 0.02, method, each)[0] for each in (None, form))
+        count = len(method.a)
+        np.testing.assert_allclose(by_form.stages[:count], plain.stages[:count], rtol=1e-11, atol=1e-13)
 
-    def velocities(self, data, pattern, form, state) -> tuple[np.ndarray, np.ndarray]:
-        plain, by_form = np.empty((2, len(state)))
-        p, q = np.empty((2, len(data.directions)))
-        velocity(state, data, pattern, plain, p, q)
-        velocity_by_form(state, data, pattern, form, by_form)
-        return plain, by_form
-
-    def test_velocity_is_that_of_the_lines(self, problem) -> None:
-        data, pattern, state = problem
-        form = form_of(data, pattern)
-        assert form.constant.shape == (9,)
-        plain, by_form = self.velocities(data, pattern, form, state)
-        np.testing.assert_allclose(by_form, plain, rtol=1e-12)
-
-    def test_crossings_change_it_as_building_it_afresh(self, problem) -> None:
-        data, pattern, _ = problem
-        form = form_of(data, pattern)
-        for h, line in ((0, 2), (1, 2), (1, 7), (0, 5)):
-            pattern.side[h, line] *= -1
-            after_crossing(form, data, pattern, h, line)
-        fresh = form_of(data, pattern)
+    @pytest.mark.parametrize("outputs", [1, 3])
+    def test_crossings_change_it_as_building_it_afresh(self, outputs: int) -> None:
+        data, pattern, _ = problem(outputs=outputs)
+        form = form_of(data, pattern.side)
+        for pair in ((0, 2), (1, 2), (1, 7), (0, 5)):
+            pattern = flipped(pattern, [pair])
+            after_crossing(form, data, pattern.side, *pair)
+        fresh = form_of(data, pattern.side)
         np.testing.assert_allclose(form.matrix, fresh.matrix, atol=1e-13)
         np.testing.assert_allclose(form.constant, fresh.constant, atol=1e-13)
 
-    def test_many_neurons_on_few_lines_have_none(self, problem) -> None:
-        data, _, _ = problem
-        many = empty_pattern(np.ones((20, len(data.directions))), np.zeros(0, dtype=np.int64), 3)
-        assert form_of(data, many).constant.size == 0
+    def test_many_neurons_on_few_lines_have_none(self) -> None:
+        data = problem().data
+        assert form_of(data, np.ones((20, len(data.directions)))).constant.size == 0
+
+    def test_other_losses_have_none(self) -> None:
+        data, pattern, _ = problem("logistic")
+        assert form_of(data, pattern.side).constant.size == 0
+
+
+class TestBernstein:
+    @given(st.lists(st.floats(-10, 10), min_size=DEGREE + 1, max_size=DEGREE + 1), st.floats(0, 1))
+    def test_curves_through_eight_points(self, monomials: list[float], x: float) -> None:
+        polynomial = np.polynomial.Polynomial(monomials)
+        coefficients = FROM_NODES @ polynomial(NODES)
+        assert basis(x) @ coefficients == pytest.approx(polynomial(x), abs=1e-11)
+        assert coefficients[0] == pytest.approx(polynomial(0), abs=1e-11)
+        assert coefficients[-1] == pytest.approx(polynomial(1), abs=1e-11)
+
+    @given(st.lists(st.floats(-1, 1), min_size=DEGREE + 1, max_size=DEGREE + 1))
+    def test_a_polynomial_lies_within_its_coefficients(self, coefficients: list[float]) -> None:
+        values = basis(np.linspace(0, 1, 101)) @ coefficients
+        assert min(coefficients) - 1e-13 <= values.min()
+        assert values.max() <= max(coefficients) + 1e-13
+
+
+class TestSteps:
+    """On one pattern, where the flow is smooth, against SciPy at its tightest."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def smooth(cls):
+        given = problem(count=12, outputs=2, scale=0.7)
+        data, pattern, z = given
+
+        def moving(_: float, flat: np.ndarray) -> np.ndarray:
+            state = flat[:-1].reshape(z.shape)
+            found = velocity(state, pulls_of(state, data, pattern.side), pattern)
+            return np.append(found.ravel(), np.sum(found[: len(pattern.side)] ** 2))
+
+        start = np.append(z.ravel(), 0.0)
+        return given, solve_ivp(moving, (0, 2), start, method="DOP853", rtol=3e-14, atol=1e-15, dense_output=True).sol
+
+    def after(self, given: Problem, step: float, method: Method, count: int) -> np.ndarray:
+        z = given.z
+        for _ in range(count):
+            trial, error = stepped(given._replace(z=z), step, method)
+            assert error <= 1
+            z = trial.curve[-1].copy()
+        return z
+
+    @pytest.mark.parametrize(("method", "order", "counts"), [(ORDER_3, 3, (64, 128)), (ORDER_8, 8, (3, 6))])
+    def test_orders(self, smooth, method: Method, order: int, counts: tuple[int, int]) -> None:
+        given, truth = smooth
+        rows = slice(0, given.z.size)
+        errors = [np.abs(self.after(given, 2 / n, method, n).ravel() - truth(2.0)[rows]).max() for n in counts]
+        assert errors[1] > 1e-13
+        assert order - 0.4 < math.log2(errors[0] / errors[1]) < order + 1.6
+
+    @pytest.mark.parametrize(("method", "order", "step"), [(ORDER_3, 4, 0.02), (ORDER_8, 8, 0.05)])
+    def test_orders_of_curves(self, smooth, method: Method, order: int, step: float) -> None:
+        """Within one step a curve of order p errs by h^(p+1); that of the energy too."""
+        given, truth = smooth
+        x, errors = np.linspace(0, 1, 21), []
+        for h in (step, step / 2):
+            trial, _ = stepped(given, h, method)
+            rows = np.einsum("xn,n...->x...", basis(x), trial.curve).reshape(len(x), -1)
+            found = np.column_stack([rows, basis(x) @ trial.energies])
+            wrong = np.abs(found - truth(h * x).T).max(axis=0)
+            errors.append((wrong[:-1].max(), wrong[-1]))
+        for rough, fine in zip(*errors, strict=True):
+            assert fine > 1e-13
+            assert order - 0.6 < math.log2(rough / fine) < order + 1.6
+
+    @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
+    def test_a_curve_has_the_velocities_of_both_ends(self, smooth, method: Method) -> None:
+        given, _ = smooth
+        trial, _ = stepped(given, 0.1, method)
+        np.testing.assert_array_equal(trial.curve[0], given.z)
+        begin, end = (7 * (trial.curve[i + 1] - trial.curve[i]) / 0.1 for i in (0, 6))
+        np.testing.assert_allclose(begin, trial.stages[0], atol=1e-11)
+        np.testing.assert_allclose(end, trial.stages[method.core - 1], atol=1e-11)
+
+    @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
+    def test_errors_scale_with_the_tolerance_and_nan_is_refused(self, smooth, method: Method) -> None:
+        (data, pattern, z), _ = smooth
+        trial, _ = stepped(Problem(data, pattern, z), 0.1, method)
+        found = [
+            attempt(z, 0.0, 0.1, data, pattern, no_form(2), Limits(rtol, 0.0, 1.0), method, trial)[0]
+            for rtol in (1e-12, 1e-14)
+        ]
+        assert found[1] == pytest.approx(100 * found[0])
+        assert found[0] > 1
+        bad = z.copy()
+        bad[0, 0] = np.nan
+        assert attempt(bad, 0.0, 0.1, data, pattern, no_form(2), ANY_ERROR, method, trial)[0] == np.inf
+
+
+class TestLate:
+    @given(st.floats(-9, 2.8), st.booleans())
+    def test_phis_against_many_digits(self, size: float, negative: bool) -> None:
+        z = (-1.0 if negative else 1.0) * 10**size
+        with localcontext() as context:
+            context.prec = 120
+            exact, value = Decimal(z), Decimal(z).exp()
+            expected = []
+            for k in range(4):
+                value = (value - 1 / Decimal(math.factorial(k))) / exact
+                expected.append(float(value))
+        found = phis(np.array([z]))
+        np.testing.assert_allclose(np.ravel(found), [expected[0], expected[2], expected[3]], rtol=2e-14)
+
+    @staticmethod
+    def begin(seed: int, when: float):
+        """Two heavy rows, a light one, and a passive one of each; on the way to a minimum, and the way from there."""
+        rng = np.random.default_rng(seed)
+        inputs = rng.normal(size=(12, 3)) * [1.0, 0.3, 0.1]
+        data = by_line(lines(inputs), bf.Dataset(inputs, rng.normal(size=12)), 0.3, "square", "time", 0.0)
+        z = rng.normal(size=(5, 4))
+        z[2:] *= 1e-9
+        side = np.where(z[:3, :3] @ data.transposed < 0, -1.0, 1.0)
+        pattern = nobody_slides(side, np.array([0, 1, 2, 1, 2]), 3)
+
+        def moving(_: float, flat: np.ndarray) -> np.ndarray:
+            state = flat[:-1].reshape(z.shape)
+            found = velocity(state, pulls_of(state, data, side), pattern)
+            return np.append(found.ravel(), np.sum(found[:3] ** 2))
+
+        def run(begin: np.ndarray, until: float):
+            start = np.append(begin.ravel(), 0.0)
+            return solve_ivp(moving, (0, until), start, method="DOP853", rtol=1e-13, atol=1e-22, dense_output=True).sol
+
+        begin = run(z, when)(when)[:-1].reshape(z.shape)
+        begin[2:] *= 1e-9 / np.abs(begin[2:]).max()
+        return LateStep(begin, data, pattern, 1e-12), run(begin, 2.0)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def stiff(cls):
+        late, truth = cls.begin(2, 300.0)
+        assert late.rates.min() < -10
+        return late, truth
+
+    def test_light_and_passive_rows_are_told_apart(self, stiff) -> None:
+        assert stiff[0].heavy.tolist() == [0, 1]
+        assert stiff[0].riding.tolist() == [2, 3, 4]
+
+    def test_against_explicit_steps(self, stiff) -> None:
+        late, truth = stiff
+        heavy, riding = (np.abs(late.z[rows]).max() for rows in (late.heavy, late.riding))
+        assert late.try_length(2.0, 1e-7, 0.0) < 1
+        arcs = late.arcs()
+        assert late.reaches == 2.0
+        for time in (0.0, 0.03, 0.3, 1.1, 2.0):
+            *rows, energy = truth(time)
+            found, rows = late.at(time), np.reshape(rows, late.z.shape)
+            np.testing.assert_allclose(found[late.heavy], rows[late.heavy], atol=3e-7 * heavy)
+            # M is held over an arc, so that light rows are better at its end than within it.
+            np.testing.assert_allclose(
+                found[late.riding], rows[late.riding], rtol=0, atol=(1e-6 if time == 2.0 else 1e-5) * riding
+            )
+            assert late.energy(time) == pytest.approx(energy, rel=2e-5, abs=1e-20)
+        for arc in arcs:  # what events are looked for on
+            for x in (0.0, 0.37, 1.0):
+                found, rows = np.tensordot(basis(x), arc.curve, 1), late.at(arc.time(x))
+                np.testing.assert_allclose(found[late.heavy], rows[late.heavy], atol=1e-7 * heavy)
+
+    def test_order_four(self) -> None:
+        late, truth = self.begin(5, 60.0)
+        errors = []
+        for length in (1.0, 0.5):
+            late.try_length(length, 1.0, 0.0)
+            late.arcs()
+            rows = np.reshape(truth(length)[:-1], late.z.shape)
+            errors.append(np.abs(late.at(length)[late.heavy] - rows[late.heavy]).max())
+        assert errors[1] > 1e-13
+        assert 4.5 < math.log2(errors[0] / errors[1]) < 6
+
+    def test_a_minimum_is_rest_and_a_saddle_is_not(self) -> None:
+        dataset = bf.Dataset([[1.0], [-1.0]], [1.0, -1.0])
+        data = by_line(lines(dataset.inputs), dataset, 0.3, "square", "time", 0.0)
+        side = np.ones((1, 1))
+        pattern = nobody_slides(side, np.arange(1), 1)
+        size = math.sqrt(0.65 / (0.5 * (1 + 0.09)))  # least squares of one side each
+        for z, rests in ((size, True), (1e-12, False)):
+            assert LateStep(np.array([[z, z]]), data, pattern, 0.0).rests(1e6, 1e-6) is rests
+
+    def test_sliding_rows_stay_on_their_line(self) -> None:
+        data, pattern, z = problem(scale=0.3)
+        z[2, :3] -= (z[2, :3] @ data.directions[5]) * data.directions[5]
+        late = LateStep(z, data, pattern, 0.0)
+        late.try_length(0.1, 1.0, 0.0)
+        late.arcs()
+        assert abs(late.at(0.1)[2, :3] @ data.directions[5]) < 1e-14
 
 
 class TestRiders:
@@ -73,16 +375,16 @@ class TestRiders:
         start = Network.init([5, 600, 1], 0.0, 1e-6, 0)
         boarded = []
         with pytest.MonkeyPatch.context() as patch:
-            plain = _reduced.Reduced._grouped
+            plain = _carried.Carried._grouped
 
             def watched(self, neurons):
                 found = plain(self, neurons)
                 boarded.append(len(self.riders))
                 return found
 
-            patch.setattr(_reduced.Reduced, "_grouped", watched)
+            patch.setattr(_carried.Carried, "_grouped", watched)
             riding = bf.gradient_flow(start, data, until=60, save=30, method="exact")
-            patch.setattr(_reduced, "_MANY_SIDES", np.inf)
+            patch.setattr(_carried, "_MANY_SIDES", np.inf)
             strict = bf.gradient_flow(start, data, until=60, save=30, method="exact")
         assert boarded[0] > 20
         assert boarded[1] == 0
@@ -136,6 +438,21 @@ class TestMerging:
         found, left = parallel(neurons, np.arange(2000), 1e-3, light=1e-2)
         assert len(found) == 1
         assert left.tolist() == [5]
+
+    def test_one_neuron_stands_for_its_group(self) -> None:
+        """A row moves as its members do, each in proportion; several outputs too."""
+        data, pattern, z = problem(outputs=3, slides=False)
+        parts = np.array([0.6, 0.8])
+        apart = np.concatenate([np.outer(parts, z[0]), z[1:3]])
+        merged = of_members(apart, [np.array([0, 1]), np.array([2]), np.array([3])])
+        rows, owner = merged.rows()
+        assert len(rows) == 3
+        assert len(owner) == 0
+        sides = pattern.side[[0, 0, 1, 2]]
+        alone = velocity(apart, pulls_of(apart, data, sides), nobody_slides(sides, np.arange(4), 3))
+        side = np.where(rows[:, :3] @ data.transposed < 0, -1.0, 1.0)
+        together = velocity(rows, pulls_of(rows, data, side), nobody_slides(side, np.arange(3), 3))
+        np.testing.assert_allclose(merged.restored(together), alone, atol=1e-13)
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])

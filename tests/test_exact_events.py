@@ -1,0 +1,411 @@
+"""What the exact flow finds along a step and decides there, each against a direct computation."""
+
+import math
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+import biasfree as bf
+from biasfree import Network
+from biasfree.dynamics.exact._carried import Carried
+from biasfree.dynamics.exact._data import Data, by_line
+from biasfree.dynamics.exact._events import Arc, search
+from biasfree.dynamics.exact._field import pulls_of, velocity
+from biasfree.dynamics.exact._kernels import NEAR, Pattern, Sought, scan
+from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
+from biasfree.dynamics.exact._sliding import ROUNDING, nobody_slides, written
+from biasfree.lines import lines
+from biasfree.switching import Settled, from_zero, settle
+
+seeds = st.integers(0, 10**6)
+
+
+def square_data(inputs: object, targets: object, slope: float = 0.0, decay: float = 0.0) -> Data:
+    dataset = bf.Dataset(inputs, targets)
+    return by_line(lines(dataset.inputs), dataset, slope, "square", "time", decay)
+
+
+def first_crossing(coefficients: np.ndarray, radius: float = 0.0) -> float:
+    """Where ``scan`` finds one neuron in one dimension to meet its line; 2 if it does not."""
+    data = square_data([[1.0]], [1.0])
+    curve = np.zeros((8, 1, 2))
+    curve[:, 0, 0] = coefficients
+    pattern = nobody_slides(np.ones((1, 1)), np.arange(1), 1)
+    sought = Sought.room(4, 0, 1, 2, 1, 1)
+    count = scan(
+        curve, data, pattern, -np.inf, 0.0, ROUNDING, np.array([radius]), basis(NODES), FROM_NODES, sought
+    )  # fmt: skip
+    assert count <= 1
+    return float(sought.times[0]) if count else 2.0
+
+
+def product(*factors: np.ndarray) -> np.ndarray:
+    """Bernstein coefficients of a product, from those of its factors."""
+    found = np.ones(1)
+    for factor in factors:
+        n, m = len(found) - 1, len(factor) - 1
+        scaled = [np.array([comb(k, i) for i in range(k + 1)]) * c for k, c in ((n, found), (m, factor))]
+        found = np.convolve(*scaled) / [comb(n + m, i) for i in range(n + m + 1)]
+    return found
+
+
+class TestScan:
+    @given(st.lists(st.floats(-1, 1), min_size=8, max_size=8))
+    def test_first_crossing_against_a_grid(self, coefficients: list[float]) -> None:
+        c = np.array(coefficients)
+        c[0] = abs(c[0]) + 1e-6
+        x = first_crossing(c)
+        grid = np.linspace(0, 1, 20_001)
+        values = basis(grid) @ c
+        # Nothing below zero before it, and zero there; whatever the grid sees is seen.
+        assert values[grid < x].min() > -1e-13
+        if x <= 1:
+            assert abs(basis(x) @ c) < 1e-13
+        else:
+            assert values.min() > -1e-13
+
+    @given(seeds, st.floats(0.01, 0.99), st.sampled_from([5e-7, 5e-6, 1e-4]))
+    def test_dips_too_short_for_a_grid(self, seed: int, middle: float, half: float) -> None:
+        """(x − c)² − δ² times something positive: below zero for 1e-6 of the step and more."""
+        dip = np.array([middle**2, -middle * (1 - middle), (1 - middle) ** 2]) - half**2
+        positive = np.random.default_rng(seed).uniform(0.2, 1, size=6)
+        c = product(dip, positive)
+        grid = np.linspace(0, 1, 1001)
+        if half < 1e-6:
+            assume(np.abs(grid - middle).min() > half)
+            assert (basis(grid) @ c).min() > 0
+        assert first_crossing(c) == pytest.approx(middle - half, abs=2e-9 / half * 1e-6 + 1e-13)
+
+    @given(seeds, st.floats(0.01, 0.99))
+    def test_a_touch_from_above_is_no_crossing(self, seed: int, middle: float) -> None:
+        dip = np.array([middle**2, -middle * (1 - middle), (1 - middle) ** 2]) + 1e-12
+        positive = np.random.default_rng(seed).uniform(0.2, 1, size=6)
+        assert first_crossing(product(dip, positive)) == 2.0
+        assert first_crossing(product(dip, positive), radius=1.0) == NEAR
+
+    @given(st.lists(st.floats(0.02, 0.98), min_size=2, max_size=5, unique=True))
+    def test_the_first_of_many_roots(self, roots: list[float]) -> None:
+        roots = sorted(roots)
+        assume(min(np.diff(roots)) > 1e-4)
+        factors = [np.array([r, r - 1]) for r in roots]  # r − x
+        c = product(*factors, np.ones(8 - len(roots)))
+        assert first_crossing(c) == pytest.approx(roots[0], abs=1e-7)
+
+    def test_beginning_on_the_line(self) -> None:
+        """On it and going on: no event; on it and turning back: one at once."""
+        assert first_crossing(np.linspace(0, 1, 8)) == 2.0
+        assert first_crossing(np.linspace(0, -1, 8)) == 0.0
+
+    @pytest.mark.parametrize("loss", ["square", "logistic"])
+    def test_loss_level(self, loss: str) -> None:
+        """Where ln L falls to a level, between two points of a step."""
+        dataset = bf.Dataset([[1.0, 0.2], [0.3, -1.0]], [1.0, 1.0])
+        data = by_line(lines(dataset.inputs), dataset, 0.3, loss, "time", 0.0)
+        begin, end = np.array([[0.5, -0.4, 0.3]]), np.array([[0.6, -0.5, 0.9]])
+        curve = begin + (end - begin) * np.linspace(0, 1, 8)[:, None, None]
+        side = np.where(begin[:, :2] @ data.transposed < 0, -1.0, 1.0)
+        pattern = nobody_slides(side, np.arange(1), 2)
+
+        def height(x: float) -> float:
+            return float(pulls_of(begin + x * (end - begin), data, side).level)
+
+        level = height(0.371)
+        event = search([Arc(2.0, 4.0, curve)], data, pattern, level).event
+        assert event.kind == "level"
+        # What is interpolated is ln L.
+        assert event.time == pytest.approx(2 + 2 * 0.371, abs=1e-5)
+        assert search([Arc(2.0, 4.0, curve)], data, pattern, height(1.0) - 1e-3).event is None
+
+    def test_the_first_of_more_crossings_than_are_listed(self) -> None:
+        """Hundreds of rows meet hundreds of lines in one step; the last row is the first to do so."""
+        rng = np.random.default_rng(0)
+        data = square_data(rng.normal(size=(60, 2)), rng.normal(size=60))
+        begin = rng.normal(size=(20, 3))
+        end = -begin
+        end[-1] -= 20 * begin[-1]  # it turns around sooner
+        curve = begin + (end - begin) * np.linspace(0, 1, 8)[:, None, None]
+        side = np.where(begin[:, :2] @ data.transposed < 0, -1.0, 1.0)
+        event = search([Arc(0.0, 1.0, curve)], data, nobody_slides(side, np.arange(20), 2), -np.inf).event
+        assert event.row == 19
+        assert event.time == pytest.approx(1 / 22)
+
+    def test_what_comes_near_is_kept_from_every_arc(self) -> None:
+        data = square_data(np.eye(2), [1.0, 1.0])
+        pattern = nobody_slides(np.ones((1, 2)), np.arange(1), 2)
+        near = [np.repeat(np.array([[row]]), 8, axis=0) for row in ([1.0, 0.05, 1.0], [0.05, 1.0, 1.0])]
+        arcs = [Arc(float(n), n + 1.0, curve) for n, curve in enumerate(near)]
+        found = search(arcs, data, pattern, -np.inf, np.array([0.1]))
+        assert found.event is None
+        lines_near = [int(np.argmax(data.directions[line])) for _, line in found.near]
+        assert lines_near == [1, 0]
+
+    def test_arcs_are_searched_in_order_and_lines_met_together_are_named_together(self) -> None:
+        data = square_data(np.eye(3), [1.0, 1.0, 1.0])
+        pattern = nobody_slides(np.ones((2, 3)), np.arange(2), 3)
+        begin = np.array([[0.3, 0.3, 1.0, 1.0], [0.9, 1.0, 1.0, 1.0]])
+        end = np.array([[-0.7, -0.7, 1.0, 1.0], [-0.1, 1.0, 1.0, 1.0]])
+        curve = begin + (end - begin) * np.linspace(0, 1, 8)[:, None, None]
+        standing = Arc(0.0, 5.0, np.repeat(begin[None], 8, axis=0))
+        found = search([standing, Arc(5.0, 7.0, curve)], data, pattern, -np.inf)
+        assert (found.event.kind, found.event.row, sorted(found.event.lines)) == ("met", 0, [0, 1])
+        assert found.event.time == pytest.approx(5.6)
+        alone = search([Arc(0.0, 2.0, curve)], data, pattern, -np.inf).event
+        pairs, times = alone.crossed
+        assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (0, 1), (1, 0)]
+        np.testing.assert_allclose(np.sort(times), [0.3, 0.3, 0.9], atol=1e-10)
+
+
+class TestMargins:
+    """Of rows that slide on two lines each, with three outputs."""
+
+    @staticmethod
+    def problem(seed: int) -> tuple[Data, Pattern, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        inputs = rng.normal(size=(9, 4))
+        data = square_data(np.concatenate([inputs, -inputs[:4]]), rng.normal(size=(13, 3)), 0.2)
+        z = rng.normal(size=(2, 7))
+        pattern = nobody_slides(np.where(z[:, :4] @ data.transposed < 0, -1.0, 1.0), np.arange(2), 4)
+        for h, held in ((0, [1, 4]), (1, [2, 7])):
+            sliding = np.isin(np.arange(9), held)
+            pattern = written(pattern, data, h, pattern.side[h], sliding)
+        return data, pattern, z
+
+    @staticmethod
+    def direct(z: np.ndarray, data: Data, pattern: Pattern) -> np.ndarray:
+        """−s ± ς·s with ς from least squares, as (slides, 2)."""
+        found, expected = pulls_of(z, data, pattern.side), []
+        for h in range(len(pattern.side)):
+            held = np.flatnonzero(pattern.side[h] == 0)
+            second = z[h, 4:]
+            free = found.matrices[h] @ second  # without the lines that are slid on
+            plain = np.zeros(4)
+            for line in range(len(data.directions)):
+                plain += (second @ (found.p[:, line] + pattern.side[h, line] * found.q[:, line])) * data.directions[
+                    line
+                ]
+            np.testing.assert_allclose(free, plain, atol=1e-13)
+            strength = second @ found.q[:, held]
+            wanted = np.linalg.lstsq(data.directions[held].T, -free, rcond=None)[0]  # ς·s
+            expected += np.column_stack([-strength + wanted, -strength - wanted]).tolist()
+        return np.array(expected)
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_against_least_squares(self, seed: int) -> None:
+        data, pattern, z = self.problem(seed)
+        sought, standing = Sought.room(64, 4, 2, 7, 4, 9), np.repeat(z[None], 8, axis=0)
+        scan(standing, data, pattern, -np.inf, 1e-12, 0.0, np.zeros(2), basis(NODES), FROM_NODES, sought)
+        found, expected = pulls_of(z, data, pattern.side), self.direct(z, data, pattern)
+        for values in sought.values:
+            np.testing.assert_allclose(values[:-1].reshape(4, 3)[:, :2], expected, atol=1e-12)
+        size = np.abs(z[pattern.slides[:, 0], 4:]).max(axis=1) * (found.whole + data.mass)
+        np.testing.assert_allclose(sought.beyond, max(0.0, (-expected.min(axis=1) / size).max()), atol=1e-14)
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_a_held_row_does_not_move_across(self, seed: int) -> None:
+        """ς as found puts the velocity into the lines' surfaces, as ``velocity`` does by projection."""
+        data, pattern, z = self.problem(seed)
+        found = pulls_of(z, data, pattern.side)
+        moving = velocity(z, found, pattern)
+        margins = self.direct(z, data, pattern)
+        for h in range(2):
+            held = np.flatnonzero(pattern.side[h] == 0)
+            pull = 0.5 * (margins[2 * h : 2 * h + 2, 0] - margins[2 * h : 2 * h + 2, 1])
+            free = found.matrices[h] @ z[h, 4:]
+            np.testing.assert_allclose(free + pull @ data.directions[held], moving[h, :4], atol=1e-12)
+
+    def test_ends_of_slides_against_a_search_by_halving(self) -> None:
+        """On a straight way margins are of degree 3, and the first zero of the least of them is the event."""
+        within = 0
+        for seed in range(8):
+            data, pattern, begin = self.problem(seed)
+            for h, line in pattern.slides:  # all lines slid on attract at first
+                data.sums[1, :, line] -= 30.0 * begin[h, 4:]
+            end = begin + np.random.default_rng(seed).normal(size=begin.shape)
+            curve = begin + (end - begin) * np.linspace(0, 1, 8)[:, None, None]
+
+            def least(x: float, slide: int, curve=curve, data=data, pattern=pattern) -> float:
+                z, h = np.tensordot(basis(x), curve, 1), pattern.slides[slide, 0]
+                return min(*self.direct(z, data, pattern)[slide], z[h, 4:] @ curve[0, h, 4:])
+
+            sought = Sought.room(64, 4, 2, 7, 4, 9)
+            scan(curve, data, pattern, -np.inf, 1e-12, 0.0, np.zeros(2), basis(NODES), FROM_NODES, sought)
+            grid = np.linspace(0, 1, 101)
+            for slide in range(4):
+                below = np.flatnonzero([least(x, slide) < 0 for x in grid])
+                assert (sought.ended[slide] == 0) == (below.size > 0 and below[0] == 0)
+                if sought.ended[slide] > 0 and below.size:
+                    truth = brentq(least, *grid[below[0] - 1 : below[0] + 1], args=(slide,))
+                    assert sought.ended[slide] == pytest.approx(truth, abs=1e-9)
+                    within += 1
+                elif not below.size:
+                    assert sought.ended[slide] == 2.0
+        assert within > 8
+
+
+def random_lines(seed: int, most: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    count, dim = int(rng.integers(1, most)), int(rng.integers(2, 5))
+    directions = rng.normal(size=(count, dim))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    return directions, rng.normal(size=count), rng.normal(size=dim) * rng.choice([0.0, 0.3, 2.0]), rng
+
+
+def assert_filippov(
+    settled: Settled, directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, on: np.ndarray
+) -> np.ndarray:
+    """The velocity is one that a solution may leave with: on the lines it is ``on``, ς is the side it goes to."""
+    pull = drift + (settled.side * strength) @ directions
+    ahead, noise = directions @ pull, 1e-9 * (np.linalg.norm(drift) + np.abs(strength).sum())
+    assert (np.abs(settled.side) <= 1).all()
+    assert (settled.side[on] * ahead[on] >= -noise).all()
+    assert (np.abs(ahead[on & (np.abs(settled.side) < 1)]) <= noise).all()
+    assert (np.abs(ahead[settled.sliding]) <= noise).all()
+    assert (strength[settled.sliding] <= 0).all()  # no slide on a repelling line
+    return pull
+
+
+class TestDecisions:
+    @given(seeds)
+    def test_settling_is_a_solution(self, seed: int) -> None:
+        """A row comes to slide on some attracting lines, then meets another one that it moves towards."""
+        directions, strength, drift, rng = random_lines(seed)
+        side = rng.choice([-1.0, 1.0], size=len(strength))
+        nothing, attracting = np.zeros(len(strength), dtype=bool), strength < 0
+        met = np.flatnonzero(attracting & (rng.random(len(strength)) < 0.6))[: directions.shape[1] - 1]
+        begun = settle(directions, strength, drift, 1.0, side, nothing, met)
+        on = np.isin(np.arange(len(strength)), met)
+        pull = assert_filippov(begun, directions, strength, drift, on)
+        towards = np.flatnonzero(~on & (begun.side * (directions @ pull) < -1e-9))
+        for line in towards.tolist():
+            then = settle(directions, strength, drift, 1.0, begun.side, begun.sliding, np.array([line]))
+            on = begun.sliding.copy()
+            on[line] = True
+            assert_filippov(then, directions, strength, drift, on)
+            assert {kind for _, kind in then.events} <= {"cross", "slide", "leave"}
+
+    @given(seeds)
+    def test_leaving_zero_is_a_solution(self, seed: int) -> None:
+        directions, strength, drift, rng = random_lines(seed, 20)
+        side = rng.choice([-1.0, 1.0], size=len(strength))
+        settled = from_zero(directions, strength, drift, side, np.zeros(len(side), dtype=bool))
+        pull = assert_filippov(settled, directions, strength, drift, np.ones(len(side), dtype=bool))
+        if settled.rests:
+            assert np.linalg.norm(pull) <= 1e-9 * (np.linalg.norm(drift) + np.abs(strength).sum())
+
+    @given(seeds)
+    def test_resting_at_zero_goes_on_or_ends_by_a_solution(self, seed: int) -> None:
+        directions, strength, drift, rng = random_lines(seed, 20)
+        side = rng.uniform(-1, 1, size=len(strength))
+        sliding = (strength < 0) & (rng.random(len(side)) < 0.3)
+        side = np.where(sliding, side, np.where(side < 0, -1.0, 1.0))
+        settled = from_zero(directions, strength, drift, side, sliding, rests=True)
+        assert_filippov(settled, directions, strength, drift, np.ones(len(side), dtype=bool))
+
+    @given(seeds, st.floats(-100, 100))
+    def test_scaling_changes_nothing(self, seed: int, exponent: float) -> None:
+        """Neither the size of the pulls nor, of the same neuron, that of w₂."""
+        directions, strength, drift, rng = random_lines(seed)
+        side = rng.choice([-1.0, 1.0], size=len(strength))
+        nothing, met = np.zeros(len(side), dtype=bool), np.flatnonzero(rng.random(len(side)) < 0.5)
+        scale = 2.0 ** round(exponent / math.log10(2))
+        plain, scaled = (
+            (from_zero(directions, c * strength, c * drift, side, nothing),
+             settle(directions, c * strength, c * drift, 1.0, side, nothing, met))
+            for c in (1.0, scale)
+        )  # fmt: skip
+        for one, other in zip(plain, scaled, strict=True):
+            np.testing.assert_allclose(other.side, one.side, atol=1e-9)
+            assert (other.sliding == one.sliding).all()
+            assert other.events == one.events
+            assert other.rests == one.rests
+
+
+class TestSplitting:
+    """Two neurons √(rtol/10)/3 apart, one group, on either side of the line across (1, 0)."""
+
+    @staticmethod
+    def carried(ahead: float) -> Carried:
+        # Residuals on both sides of the line: the group moves across it by the first while it is counted there, and is
+        # pushed apart by the sum of both.
+        data = square_data([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], [ahead, 1.0 - ahead, 1e-3])
+        angle = 1e-4 * np.array([1.0, 1.1])
+        neurons = np.column_stack([np.sin(angle), np.cos(angle), [1e-3, 1e-3]])
+        return Carried(neurons, data, 1e-6)
+
+    @pytest.mark.parametrize(("ahead", "splits"), [(1e-9, True), (-3.0, False)], ids=["slowly", "fast"])
+    def test_repelling_lines(self, ahead: float, splits: bool) -> None:
+        carried = self.carried(ahead)
+        assert carried.active == 1
+        before = carried.neurons()
+        carried.z[0, 0] -= 1.05e-4 * np.sqrt(2)  # the group's middle comes onto the line
+        middle = carried.neurons()
+        line = int(np.argmax(np.abs(carried.data.directions[:, 0])))
+        found = carried.pulls()
+        assert float(carried.z[0, 2:] @ found.q[:, line]) > 0  # repelling
+        assert carried.split(np.array([[0, line]]), carried.radius(), 10.0) is splits
+        assert carried.active == (2 if splits else 1)
+        np.testing.assert_allclose(carried.neurons(), middle, atol=1e-15)
+        assert np.abs(before - middle).max() > 1e-5
+        if splits:
+            np.testing.assert_array_equal(carried.pattern.side[:, line], np.sign(middle[:, 0]))
+
+    def test_single_neurons_and_weak_lines_are_left_alone(self) -> None:
+        carried = self.carried(1e-9)
+        line = int(np.argmax(np.abs(carried.data.directions[:, 0])))
+        assert not carried.split(np.array([[0, line]]), np.zeros(1), 10.0)
+        assert not carried.split(np.array([[0, line]]), carried.radius(), 1e-9)  # over before they are driven apart
+
+
+class TestStillNeurons:
+    """Inactive on every sample at slope 0."""
+
+    data = bf.Dataset([[1.0, 0.2], [0.3, 1.0], [1.0, 1.0]], [1.0, -0.5, 0.3])
+    start = Network([[[0.5, 0.1], [-1.0, -0.5], [0.1, 0.4], [0.0, 0.0]], [[0.3, 2.0, -0.2, 0.0]]], 0.0)
+
+    @pytest.mark.parametrize("decay", [0.0, 0.2])
+    def test_they_fade_and_do_nothing_else(self, decay: float) -> None:
+        run = bf.gradient_flow(self.start, self.data, until=8.0, save=16, weight_decay=decay, method="exact")
+        assert run.status.name == "reached"
+        for layer, axis in ((run.weights[0], 1), (run.weights[1], 2)):
+            still = np.take(layer, 1, axis=axis)
+            np.testing.assert_allclose(still, np.exp(-decay * run.times)[:, None] * still[0], rtol=1e-13)
+            assert not np.take(layer, 3, axis=axis).any()
+        assert run.energy_gap < 1e-6
+        if len(run.events):
+            assert not np.isin([1, 3], run.events.neurons).any()
+
+    def test_the_others_do_not_feel_them(self) -> None:
+        first, second = (np.asarray(layer) for layer in self.start.weights)
+        alone = Network([first[[0, 2]], second[:, [0, 2]]], 0.0)
+        runs = [bf.gradient_flow(net, self.data, until=8.0, save=4, method="exact") for net in (self.start, alone)]
+        np.testing.assert_allclose(runs[0].weights[0][:, [0, 2]], runs[1].weights[0], atol=1e-10)
+        np.testing.assert_allclose(runs[0].losses, runs[1].losses, atol=1e-10)
+
+
+class TestEvents:
+    """Three copies of each of two neurons, of different sizes: parallel, so that each three are one group."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def runs(cls):
+        data = bf.datasets.six_points()
+        start = Network.init([2, 6, 1], 0.0, 0.3, 1)
+        first, second = (np.asarray(layer) for layer in start.weights)
+        parts = np.sqrt([0.2, 0.3, 0.5])
+        wide = np.einsum("p,hd->phd", parts, first).reshape(-1, 2), np.einsum("p,kh->kph", parts, second).reshape(1, -1)
+        return [bf.gradient_flow(net, data, until=30.0, save=3, method="exact") for net in (start, Network(wide, 0.0))]
+
+    def test_every_neuron_of_a_group_is_named(self, runs) -> None:
+        alone, wide = (
+            {(int(h), int(line), str(kind), round(float(t), 5)) for t, h, line, kind in zip(*columns, strict=True)}
+            for columns in ((run.events.times, run.events.neurons, run.events.lines, run.events.kinds) for run in runs)
+        )
+        assert alone
+        assert wide == {(h + 6 * copy, line, kind, time) for h, line, kind, time in alone for copy in range(3)}
+
+    def test_groups_move_as_one(self, runs) -> None:
+        np.testing.assert_allclose(runs[0].losses, runs[1].losses, atol=1e-7)
