@@ -27,7 +27,7 @@ from biasfree.dynamics.exact._sliding import ROUNDING, drawn_from_zero, resting
 
 BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
 _TOGETHER = 1e-12  # part of a arc within which one row meets several lines at once
-_ROOM = 256  # crossings of one arc that are listed
+_ROOM = 256  # crossings of one arc that there is room for at first
 _AT_NODES = basis(NODES)
 
 
@@ -82,9 +82,14 @@ def search(
     """The first event of a step; ``radius`` is that of merged neurons about their row."""
     beyond, near = 0.0, []
     radius = np.zeros(len(pattern.side)) if radius is None else radius
-    sought = Sought.room(_ROOM, len(pattern.slides), *arcs[0].curve.shape[1:], *data.transposed.shape)
+    room = _ROOM
     for arc in arcs:
-        count = scan(arc.curve, data, pattern, level, BLUR, ROUNDING, radius, _AT_NODES, FROM_NODES, sought)
+        while True:
+            sought = Sought.room(room, len(pattern.slides), *arc.curve.shape[1:], *data.transposed.shape)
+            count = scan(arc.curve, data, pattern, level, BLUR, ROUNDING, radius, _AT_NODES, FROM_NODES, sought)
+            if count < room:
+                break
+            room *= 8  # there may be more than there is room for
         pairs, times = sought.pairs[:count], sought.times[:count]
         near.append(pairs)
         met, fell = float(times.min(initial=2.0)), float(sought.fell[0])
@@ -103,7 +108,7 @@ def search(
         else:
             row = int(pairs[np.argmin(times), 0])
             lines = pairs[(pairs[:, 0] == row) & (times <= met + _TOGETHER), 1]
-            alone = len(arcs) == 1 and min(ended, fell, drawn) > 1.0 and count < _ROOM
+            alone = len(arcs) == 1 and min(ended, fell, drawn) > 1.0
             meets = times <= 1.0
             event = Event(arc.time(met), "met", row, lines, (pairs[meets], times[meets]) if alone else None)
         return Search(event, beyond, np.concatenate(near))

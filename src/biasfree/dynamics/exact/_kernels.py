@@ -17,7 +17,7 @@ from numba import njit
 from biasfree.dynamics.exact._data import LOGISTIC, SQUARE
 
 _kernel = njit(cache=True, error_model="numpy")
-_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)  # called from kernels only
+_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]  # called from kernels
 _ENERGY = 0.01  # the energy is a sum over all steps: one of them may spend so much of the tolerance
 NEAR = 3.0
 _NOTHING = 1e-250  # a row so small is as good as zero: its squares and errors are no numbers
@@ -438,8 +438,12 @@ def _crossings(curve: Any, data: Any, side: Any, blur: float, radius: Any, sough
                 least = min(least, c[0, n])
                 if n == 0 and least > reach + depth:
                     break
-            x = _first_below(c) if least < 0.0 else NEAR if least < radius[h] else 2.0
-            if x != 2.0 and found < sought.times.shape[0]:
+            x = _first_below(c) if least < 0.0 else 2.0
+            if x == 2.0 and radius[h] > 0.0 and least < radius[h]:
+                x = NEAR
+            if x == 2.0:
+                continue
+            if found < sought.times.shape[0]:
                 sought.pairs[found, 0], sought.pairs[found, 1], sought.times[found] = h, line, x
                 found += 1
     return found
@@ -473,7 +477,7 @@ def _margins(data: Any, pattern: Any, rounding: float, sought: Any, n: int) -> N
                 free += along * v * (work[k, line] + pattern.side[h, line] * work[outputs + k, line])
         noise = rounding * size * whole
         sought.values[n, 3 * i], sought.values[n, 3 * i + 1] = noise - strength - free, noise - strength + free
-        if size * whole > 0.0:
+        if size > _NOTHING and whole > 0.0:
             sought.beyond[n] = max(sought.beyond[n], (strength + abs(free)) / (size * whole))
 
 
@@ -484,8 +488,8 @@ def scan(
 ) -> int:  # fmt: skip
     """Search a curve for all that can happen along it (``_events``); returns how many crossings there are.
 
-    ``at_nodes`` gives the curve's values at its nodes, ``back`` coefficients from such values. If there are more
-    crossings than there is room for, the first ones in order of rows are kept.
+    ``at_nodes`` gives the curve's values at its nodes, ``back`` coefficients from such values. Crossings that there is no
+    room for are left out: ask again with more room if all of it is used.
     """
     dim, slides, z = data.transposed.shape[0], pattern.slides.shape[0], sought.place
     for i in range(slides):

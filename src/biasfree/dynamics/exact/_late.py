@@ -26,7 +26,8 @@ that nothing grows by more than e² in one; a step ends before one of them cease
 import math
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
+from scipy.linalg import eigh_tridiagonal
 
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc
@@ -40,6 +41,8 @@ _FLAT = 1e-9  # rates below this part of the largest are what differences make o
 _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow
 _LIGHT_GROWTH = 2.0  # largest growth of a light row over an arc, so that eight points follow it
 _STRETCHES = 300  # of one step at most
+_GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
+_DIRECTIONS = 40  # of Lanczos' method, where there are too many unknowns to form J
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
 _QUADRATURE, _QUADRATURE_WEIGHTS = np.polynomial.legendre.leggauss(8)
 _MEAN = FROM_NODES.mean(axis=0)  # the mean of a polynomial is that of its Bernstein coefficients
@@ -77,34 +80,74 @@ class LateStep:
         self.heavy = np.flatnonzero(squares > light * squares.sum())
         self.riding = np.setdiff1d(np.arange(len(z)), self.heavy)
         self.shape = (len(self.heavy), z.shape[1])
-        self.evaluations = 1 + 2 * self.heavy.size * z.shape[1]
+        self.evaluations = 1
         self._linearise()
         self.length = 0.0
         self.bend = (np.zeros_like(self.force), np.zeros_like(self.force))
         self.reaches, self._ways = 0.0, list[Arc]()
 
     def _linearise(self) -> None:
-        data, pattern, size = self.data, self.pattern, self.heavy.size * self.z.shape[1]
-        nudge = _NUDGE * max(float(np.abs(self.z[self.heavy]).max(initial=0.0)), 1e-300)
-        states = np.repeat(self.z[None], 2 * size + 1, axis=0)
-        flat = np.arange(size)
-        rows, columns = self.heavy[flat // self.z.shape[1]], flat % self.z.shape[1]
-        states[flat, rows, columns] += nudge
-        states[size + flat, rows, columns] -= nudge
-        moved = self._velocity(states)
-        jacobian = (moved[:size] - moved[size:-1]).T / (2 * nudge)
-        projection = np.zeros((size, size))
-        dim = data.directions.shape[1]
-        planes = across(pattern)
-        for place, h in enumerate(self.heavy.tolist()):
-            begin = place * self.z.shape[1]
-            projection[begin : begin + dim, begin : begin + dim] = planes[h]
-            for k in range(dim, self.z.shape[1]):
-                projection[begin + k, begin + k] = 1.0
-        jacobian = projection @ (0.5 * (jacobian + jacobian.T)) @ projection
-        rates, self.modes = np.linalg.eigh(jacobian) if size else (np.zeros(0), np.zeros((0, 0)))
+        """Rates, modes and the force along them: all of J, or what Lanczos' method sees of it."""
+        size = self.heavy.size * self.z.shape[1]
+        self.force_flat = self._within(self._velocity(self.z[None]))[0]
+        self.rates, self.modes = (np.zeros(0), np.zeros((size, 0)))
+        if size == 0:
+            self.force = np.zeros(0)
+            return
+        if size <= LARGEST:
+            jacobian = self._times(np.eye(size))
+            rates, self.modes = np.linalg.eigh(0.5 * (jacobian + jacobian.T))
+        else:
+            rates, self.modes = self._lanczos(self.force_flat)
         self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
-        self.force = self.modes.T @ moved[-1]
+        self.force = self.modes.T @ self.force_flat
+
+    def _times(self, vectors: Float[np.ndarray, "n entries"]) -> Float[np.ndarray, "n entries"]:
+        """J times vectors of size one, within the surfaces that rows slide on, by central differences."""
+        nudge = _NUDGE * max(float(np.abs(self.z[self.heavy]).max(initial=0.0)), 1e-300)
+        changes = self._within(vectors).reshape(len(vectors), *self.shape)
+        states = np.repeat(self.z[None], 2 * len(vectors), axis=0)
+        states[: len(vectors), self.heavy] += nudge * changes
+        states[len(vectors) :, self.heavy] -= nudge * changes
+        moved = self._velocity(states)
+        self.evaluations += 2 * len(vectors)
+        return self._within((moved[: len(vectors)] - moved[len(vectors) :]) / (2 * nudge))
+
+    def _within(self, vectors: Float[np.ndarray, "n entries"]) -> Float[np.ndarray, "n entries"]:
+        """The part of vectors within the surfaces that rows slide on."""
+        dim = self.data.directions.shape[1]
+        parts = vectors.reshape(len(vectors), *self.shape).copy()
+        parts[..., :dim] = np.einsum("hij,nhj->nhi", across(self.pattern)[self.heavy], parts[..., :dim])
+        return parts.reshape(len(vectors), -1)
+
+    def _lanczos(self, begin: Float[np.ndarray, "entries"]) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues and eigenvectors of J on the Krylov space of a vector."""
+        basis = [begin / max(float(np.linalg.norm(begin)), 1e-300)]
+        diagonal: list[float] = []
+        beside: list[float] = []
+        while True:
+            image = self._times(basis[-1][None])[0]
+            diagonal.append(float(basis[-1] @ image))
+            known = np.stack(basis)
+            for _ in range(2):
+                image = image - known.T @ (known @ image)
+            length = float(np.linalg.norm(image))
+            if len(basis) >= _DIRECTIONS or length <= 1e-10 * np.max(np.abs(diagonal)):
+                rates, vectors = eigh_tridiagonal(diagonal, beside)
+                return rates, known.T @ vectors
+            beside.append(length)
+            basis.append(image / length)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of J is known, as steps need it; for rest a part of it will do."""
+        return self.heavy.size * self.z.shape[1] <= LARGEST
+
+    def seen_growth(self) -> float:
+        """The largest rate that a random direction sees: growth that the force happens to miss."""
+        if self.whole:
+            return float(self.rates.max(initial=0.0))
+        return float(self._lanczos(np.random.default_rng(0).normal(size=self.force_flat.size))[0].max())
 
     def _velocity(self, states: Float[np.ndarray, "n rows columns"]) -> Float[np.ndarray, "n entries"]:
         """Of the heavy rows."""
@@ -128,7 +171,7 @@ class LateStep:
         """QᵀN(x + Q·change) − QᵀN(x)."""
         there = self.z.copy()
         there[self.heavy] += (self.modes @ change).reshape(self.shape)
-        return self.modes.T @ self._velocity(there[None])[0] - self.force - self.rates * change
+        return self.modes.T @ self._within(self._velocity(there[None]))[0] - self.force - self.rates * change
 
     def _heavy_at(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n heavy columns"]:
         one, three, four = phis(times[:, None] * self.rates)
@@ -142,16 +185,30 @@ class LateStep:
         return _GROWTH / top if top > 0 else np.inf
 
     def rests(self, horizon: float, rtol: float) -> bool:
-        """Whether nothing would move or grow by more than rtol until then."""
-        if float(self.rates.max(initial=0.0)) * horizon > 0.1:
+        """Whether nothing would move or grow by more than rtol until then; light rows may fade."""
+        if float(self.rates.max(initial=0.0)) * horizon > _GROWS:
             return False
         moved = horizon * phis(horizon * self.rates)[0] * self.force
-        if np.linalg.norm(moved) > rtol * np.linalg.norm(self.z):
+        if not np.linalg.norm(moved) <= rtol * np.linalg.norm(self.z):
             return False
+        matrices, decay = self._light_pulls()
+        growth = np.linalg.norm(matrices, axis=(1, 2)) - decay
+        self.length = horizon
+        return bool(max(growth.max(initial=0.0), self.seen_growth()) * horizon <= _GROWS)
+
+    def _light_pulls(self) -> tuple[Float[np.ndarray, "riding dim outputs"], float]:
+        """M of the rows that are no part of J, here, and λ."""
         found = pulls_of(self.z, self.data, self.pattern.side)
-        matrices = np.einsum("hij,hjk->hik", across(self.pattern), found.matrices)[self.pattern.owner[self.riding]]
-        growth = np.linalg.norm(matrices, axis=(1, 2)) - float(found.decay)
-        return bool(growth.max(initial=0.0) * horizon <= 0.1)
+        matrices = np.einsum("hij,hjk->hik", across(self.pattern), found.matrices)
+        return matrices[self.pattern.owner[self.riding]], float(found.decay)
+
+    def at_rest(self, time: float) -> Float[np.ndarray, "rows columns"]:
+        """The rows a time later, once nothing heavy moves: light rows are pulled as they are now."""
+        z = self.z.copy()
+        z[self.heavy] = self._heavy_at(np.array([time]))[0]
+        if self.riding.size:
+            z[self.riding] = _propagated(z[self.riding], *self._light_pulls(), np.array([time]))[0]
+        return z
 
     # The way of all rows, in arcs
 
@@ -166,7 +223,7 @@ class LateStep:
         if self.riding.size:
             kept = self._ride(states, ends - begins)
         curves = np.einsum("kx,nx...->nk...", FROM_NODES, states[:kept])
-        self._ways = [Arc(*span, curve) for *span, curve in zip(begins, ends, curves, strict=False)]
+        self._ways = [Arc(*each) for each in zip(begins.tolist(), ends.tolist(), curves, strict=False)]
         self._at_begin = states[:, 0]
         self.reaches = float(ends[kept - 1]) if kept else 0.0
         return self._ways
@@ -194,7 +251,7 @@ class LateStep:
     def _ride(self, states: Float[np.ndarray, "arcs nodes rows columns"], spans: np.ndarray) -> int:
         """Fill in the light and passive rows; how many arcs there are before one of them is light no more."""
         count, nodes = states.shape[:2]
-        dim, active = self.data.directions.shape[1], len(self.pattern.side)
+        active = len(self.pattern.side)
         found = pulls_of(states.reshape(-1, *states.shape[2:]), self.data, self.pattern.side)
         matrices = np.einsum("hij,nhjk->nhik", across(self.pattern), found.matrices)
         matrices = np.einsum("x,nxhik->nhik", _MEAN, matrices.reshape(count, nodes, *matrices.shape[1:]))
@@ -204,7 +261,7 @@ class LateStep:
         now = self.z[self.riding]
         for n in range(count):
             elapsed = spans[n] * NODES
-            way = _propagated(now, matrices[n][owner], elapsed, dim) * np.exp(-decay[n] * elapsed)[:, None, None]
+            way = _propagated(now, matrices[n][owner], float(decay[n]), elapsed)
             states[n][:, self.riding] = way
             now = way[-1]
             squares = np.einsum("hd,hd->h", now, now)[light_rows]
@@ -239,10 +296,11 @@ class LateStep:
 def _propagated(
     rows: Float[np.ndarray, "rows columns"],
     matrices: Float[np.ndarray, "rows dim outputs"],
+    decay: float,
     times: Float[np.ndarray, "n"],
-    dim: int,
 ) -> Float[np.ndarray, "n rows columns"]:
-    """e^{tA}z with A = [[0, M], [Mᵀ, 0]]: along M's singular vectors a hyperbolic rotation, elsewhere nothing."""
+    """e^{tA}z with A = [[−λ, M], [Mᵀ, −λ]]: along M's singular vectors a hyperbolic rotation, elsewhere only decay."""
+    dim = matrices.shape[1]
     if matrices.shape[2] == 1:
         size = np.linalg.norm(matrices, axis=1)  # (rows, 1)
         left = matrices / np.where(size > 0, size, 1.0)[:, None]
@@ -251,8 +309,10 @@ def _propagated(
         left, size, right = np.linalg.svd(matrices, full_matrices=False)
     one = np.einsum("hdr,hd->hr", left, rows[:, :dim])
     other = np.einsum("hrk,hk->hr", right, rows[:, dim:])
-    phase = times[:, None, None] * size
-    grown, turned = np.cosh(phase) - 1, np.sinh(phase)
-    first = rows[:, :dim] + np.einsum("hdr,nhr->nhd", left, grown * one + turned * other)
-    second = rows[:, dim:] + np.einsum("hrk,nhr->nhk", right, turned * one + grown * other)
+    t = times[:, None, None]
+    # cosh and sinh times the decay, each exponential by itself: neither overflows unless the row does.
+    rises, falls, fades = np.exp(t * (size - decay)), np.exp(-t * (size + decay)), np.exp(-decay * t)
+    grown, turned = 0.5 * (rises + falls) - fades, 0.5 * (rises - falls)
+    first = fades * rows[:, :dim] + np.einsum("hdr,nhr->nhd", left, grown * one + turned * other)
+    second = fades * rows[:, dim:] + np.einsum("hrk,nhr->nhk", right, turned * one + grown * other)
     return np.concatenate([first, second], axis=2)

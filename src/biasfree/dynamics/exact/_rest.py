@@ -20,6 +20,7 @@ _LIGHT = 1e-3  # part of rtol of the squared weights below which a row is a ligh
 _TRIES = 8  # lengths tried before the step is given up
 _LONGER = 5.0  # most that a step may be longer than the one before
 _SLOW = 2e-4  # of its size, what the network moves in a step where rest is looked for
+_REACH = 300.0  # explicit steps that a linearisation may go where J is not known as a whole
 _RESTED = 1e-3  # part of rtol by which a network at rest still moves
 
 
@@ -36,7 +37,8 @@ class Late:
         state = self.state
         if state.speed == 0:
             return self._standing(until)
-        if not self._fits:
+        now = state.carried
+        if now.data.by_loss and now.data.decay > 0:  # such a field has no Hessian
             return None
         due = state.pace.accepted >= self._next_look and self._slow
         stiff = state.pace.stiff >= _STIFF and state.pace.accepted >= self._next
@@ -47,12 +49,6 @@ class Late:
             if rested is not None:
                 return rested
             return self._step(until) if self._going or stiff else None
-
-    @property
-    def _fits(self) -> bool:
-        """Whether there are few enough rows, and the field has a Hessian: decay on the loss clock has none."""
-        now = self.state.carried
-        return now.active * now.z.shape[1] <= LARGEST and not (now.data.by_loss and now.data.decay > 0)
 
     @property
     def _slow(self) -> bool:
@@ -77,27 +73,58 @@ class Late:
         self._next_look = state.pace.accepted + 5 + state.pace.accepted // 10
         left = until - began
         horizon = left if math.isfinite(left) else 10 * max(began, 1.0)
-        step = LateStep(now.z, now.data, now.pattern, 0.0)
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
         state.pace.evaluations += step.evaluations
         # A loss level must be seen when it is passed, not jumped over.
         waits = plan.stop.level > -math.inf and not plan.stop.converged
         if waits or not step.rests(horizon, _RESTED * plan.rtol):
-            return None
-        view, step.length = state.view(), horizon
+            return None if step.whole else self._calmed(step, min(left, _REACH * state.pace.long), until)
+        view = state.view()
 
         def at(time: float) -> Point:
             # Of a run that stops at rest the last state is where it would have come to.
             elapsed = horizon if plan.stop.converged and time > began else time - began
-            return view.point(step.at(elapsed), energy + step.energy(elapsed), time)
+            return view.point(step.at_rest(elapsed), energy + step.energy(elapsed), time)
 
         state.time = math.nextafter(began, math.inf) if plan.stop.converged else until
         ended = _status.converged(began) if plan.stop.converged else None
         return Piece(began, state.time, at, "at rest", 0, ended=ended)
 
+    def _calmed(self, step: LateStep, length: float, until: float) -> Piece | None:
+        """Too many rows for exponential steps: where all is nearly linear, what Lanczos' method sees of it goes on.
+
+        Explicit steps at the edge of stability never let fast directions come to rest by more than the tolerance.
+        """
+        state, plan = self.state, self.state.plan
+        now, began, energy = state.carried, state.time, state.energy
+        # The square of what moves is the error of a linearisation.
+        if not step.rests(length, math.sqrt(_RESTED * plan.rtol)):
+            return None
+        arcs = step.arcs()
+        if not arcs or search(arcs, now.data, now.pattern, plan.stop.level, now.radius()).event is not None:
+            return None
+        view, arrival, before = state.view(), step.reaches, state.speed
+        now.z, state.energy = step.at(arrival), energy + step.energy(arrival)
+        state.time = until if arrival >= until - began else began + arrival
+        state.moved()
+        if not state.speed <= before:
+            state.carried.z, state.energy, state.time = step.z, energy, began
+            state.moved()
+            return None
+
+        def at(time: float) -> Point:
+            elapsed = min(max(time - began, 0.0), arrival)
+            return view.point(step.at(elapsed), energy + step.energy(elapsed), time)
+
+        return Piece(began, state.time, at, "exponential steps")
+
     def _step(self, until: float) -> Piece | None:
         state, plan = self.state, self.state.plan
         now, pace, began, energy = state.carried, state.pace, state.time, state.energy
         left, explicit = until - began, state.pace.long
+        if self._heavy() > LARGEST:
+            self._give_up()
+            return None
         step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
         error = self._fitted(step, left)
         arcs = step.arcs() if error <= 1 else []
@@ -129,6 +156,12 @@ class Late:
             return view.point(step.at(elapsed), energy + step.energy(elapsed), time)
 
         return Piece(began, state.time, at, "exponential steps", ended=ended)
+
+    def _heavy(self) -> int:
+        """Unknowns of J."""
+        now = self.state.carried
+        squares = np.einsum("hd,hd->h", now.z[: now.active], now.z[: now.active])
+        return int(np.sum(squares > _LIGHT * self.state.plan.rtol * squares.sum())) * now.z.shape[1]
 
     def _fitted(self, step: LateStep, left: float) -> float:
         """Set the step's length; its error."""

@@ -87,7 +87,8 @@ class State:
         """The rows or their pattern are others than a step left them: find their velocity afresh."""
         now = self.carried
         moving = velocity(now.z, now.pulls(), now.pattern)
-        self.trial = Trial.room(*now.z.shape, now.active, *now.data.transposed.shape)
+        (rows, columns), (dim, lines) = now.z.shape, now.data.transposed.shape
+        self.trial = Trial.room(rows, columns, now.active, dim, lines)
         self.trial.stages[0] = moving
         self.trial.powers[0] = float(np.sum(moving[: now.active] ** 2))
         self.pace.overhead = _OVERHEAD / max(1, now.active * now.pattern.side.shape[1] * now.z.shape[1])
