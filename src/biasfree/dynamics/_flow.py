@@ -15,7 +15,6 @@ import numpy as np
 from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field, _guard, _loop
-from biasfree.dynamics._adaptive import Adaptive
 from biasfree.dynamics._choice import METHODS, adaptive, choose
 from biasfree.dynamics._loop import Outcome
 from biasfree.dynamics._pieces import Integrator
@@ -148,6 +147,8 @@ def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCa
     elif stands_still(plan):
         integrator = Standing(plan)
     else:
+        from biasfree.dynamics._adaptive import Adaptive  # and diffrax
+
         integrator = Adaptive(plan, method)
     return _loop.run(integrator, plan, recorder, progress)
 

@@ -82,6 +82,10 @@ class Recorder:
 
     def take(self, piece: Piece) -> None:
         """Save what is due of a piece; of one that is not dense that can only be its end."""
+        last = self._saved[-1] if self._saved else None
+        if last is not None and piece.dense and last.time == piece.begin and math.isnan(last.log_loss):
+            # The start is saved before an integrator has looked at it.
+            self._saved[-1] = last._replace(log_loss=piece.at(piece.begin).log_loss)
         while (due := min(self.next_time(math.inf), self.pause)) <= piece.end:
             time = max(due, piece.begin) if piece.dense else piece.end
             self._offer(time, piece.at(time))

@@ -112,11 +112,13 @@ class Late:
             state.moved()
             return None
 
+        self._next_look = 0  # before explicit steps stir it up again
+
         def at(time: float) -> Point:
             elapsed = min(max(time - began, 0.0), arrival)
             return view.point(step.at(elapsed), energy + step.energy(elapsed), time)
 
-        return Piece(began, state.time, at, "exponential steps")
+        return Piece(began, state.time, at, "exponential steps", 0)
 
     def _step(self, until: float) -> Piece | None:
         state, plan = self.state, self.state.plan
