@@ -275,7 +275,7 @@ class TestThroughZero:
 
     @pytest.mark.parametrize("seed", DISPUTED)
     def test_the_way_that_descent_converges_to(self, seed: int) -> None:
-        """docs/exact.md promises the limit of descent; should the rule be another one, this and the page change."""
+        """Descent at five rates and the reference agree here; docs/exact.md tells where they do not."""
         assert self.losses(self.problem(seed), 10.0) == pytest.approx(DISPUTED[seed], abs=2e-5)
 
     @pytest.mark.parametrize("seed", [*AGREED, *DISPUTED, *OPEN])

@@ -72,7 +72,8 @@ def gradient_flow(
             are no better than descent at a small rate. If the exact flow gets stuck, adaptive steps go on from where it
             stands; if its result is not to be trusted, they begin again. ``settings["because"]`` says why.
         rtol: relative tolerance of a step, neuron by neuron.
-        atol: absolute tolerance; far below the initial weights by default.
+        atol: absolute tolerance of adaptive steps; far below the initial weights by default. The exact flow does not
+            use it: every neuron is judged by its own size.
         weight_decay: λ.
         clock: ``"time"``, or ``"loss"`` for dW/ds = −∇L/L, which takes logistic and exponential losses below 1e-300
             (``losses`` then underflow to 0, ``log_losses`` do not). ``until`` and ``save`` are then values of s.

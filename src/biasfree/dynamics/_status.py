@@ -104,8 +104,8 @@ def unresolved(axis: str, time: float, level: float) -> Status:
     """Margins so large that float64 does not tell them apart."""
     return Status(
         "precision limit",
-        f"stopped at {axis} = {time:.6g}, ln L = {level:.3g}: float64 does not tell margins of this size apart. Stop at "
-        "a log-loss level above it.",
+        f"stopped at {axis} = {time:.6g}, ln L = {level:.3g}: float64 does not tell margins of this size apart. "
+        "Stop at a log-loss level above it.",
     )
 
 

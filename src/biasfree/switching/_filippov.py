@@ -14,7 +14,7 @@ itself on one: either side is a solution. That is a *branch* point; it leaves to
 one if ς = 0.
 
 **At w = 0** all lines are met at once, and there may be many solutions, resting among them; which one plain descent
-follows depends on its rate. The rule here is one of them and does not depend on any tolerance: repelling lines are
+follows may depend on its rate. The rule here is one of them and does not depend on any tolerance: repelling lines are
 taken as passed straight on, the attracting ones as above, and where that leads to another side of a repelling line than
 was assumed, that side is taken and the rule applied again. If nothing pulls in the end, the same is tried from the
 directions of the repelling lines, and the strongest pull is followed; if there is none either, the neuron rests, and
@@ -180,14 +180,14 @@ def from_zero(
     # Not straight on: are there other ways out? Where lines repel they begin along these, or along what pulls.
     ways = [drift, *(sign * d for d in directions[strength > 0] for sign in (1.0, -1.0))]
     others = [_climbed(directions, strength, drift, np.where(directions @ way < 0, -1.0, 1.0)) for way in ways]
-    pulls = [0.0 if other.rests else np.linalg.norm(drift + (other.side * strength) @ directions) for other in others]
-    return others[int(np.argmax(pulls))] if max(pulls) > 0 else found
+    pulls = [0.0 if o.rests else float(np.linalg.norm(drift + (o.side * strength) @ directions)) for o in others]
+    return others[pulls.index(max(pulls))] if max(pulls) > 0 else found
 
 
 def _dead(
     directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, onward: np.ndarray, held: np.ndarray
 ) -> Settled | None:
-    """Straight on there may be sides on which exactly nothing pulls: no sample is seen. There a neuron stays for good."""
+    """Sides straight on where nothing pulls, since no sample is seen: there a neuron stays for good."""
     scale = np.linalg.norm(drift) + np.abs(strength).sum()
     for number in range(2 ** min(len(held), _SIDES_TRIED)):
         side = onward.copy()
@@ -197,9 +197,7 @@ def _dead(
     return None
 
 
-def _climbed(
-    directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, side: np.ndarray
-) -> Settled:
+def _climbed(directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, side: np.ndarray) -> Settled:
     """Where a neuron at w = 0 is pulled to if it passes the repelling lines on these sides to begin with."""
     side, attracting = side.copy(), strength < 0
     scale = np.linalg.norm(drift) + np.abs(strength).sum()

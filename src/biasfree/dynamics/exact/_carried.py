@@ -210,11 +210,11 @@ class Carried:
     def split(self, near: Int[np.ndarray, "some 2"], radius: Float[np.ndarray, "active"], pace: float) -> bool:
         """Part groups that may lie on both sides of a line for long, before a step past it; whether any was parted.
 
-        Neurons of a group that meets a line cross it one after the other. That is followed to first order (``_sliding``)
-        where it is over soon: within the time 2·radius/|dᵀẇ|, short beside the usual step ``pace``. Where the line is
-        approached so slowly that it is not, some may cross and others never, and the line drives them apart by up to
-        its kick. A group bears a small part of the angle that merged neurons may have; then it is parted by how far
-        its neurons are from that line.
+        Neurons of a group that meets a line cross it one after the other. That is followed to first order by
+        ``_sliding`` where it is over soon: within the time 2·radius/|dᵀẇ|, short beside the usual step ``pace``.
+        Where the line is approached so slowly that it is not, some may cross and others never, and the line drives
+        them apart by up to its kick. A group bears a small part of the angle that merged neurons may have; then it
+        is parted by how far its neurons are from that line.
         """
         near = near[radius[near[:, 0]] > 0]
         if not len(near):

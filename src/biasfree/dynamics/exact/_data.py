@@ -53,9 +53,7 @@ class Data(NamedTuple):
         return self.target.shape[1]
 
 
-def by_line(
-    grouped: Lines, dataset: Dataset, slope: float, loss: str, clock: str, decay: float
-) -> Data:
+def by_line(grouped: Lines, dataset: Dataset, slope: float, loss: str, clock: str, decay: float) -> Data:
     """The samples in order of lines."""
     targets = np.asarray(dataset.targets, dtype=float).reshape(dataset.samples, -1)
     order = np.argsort(grouped.member, kind="stable")
@@ -107,7 +105,8 @@ def _data(
     powers = np.stack([summed(position**2), summed(position * size)])
     sums = np.stack([summed(position[:, None] * target).T, summed(size[:, None] * target).T])
     return Data(
-        directions, np.ascontiguousarray(directions.T), begin, np.repeat(np.arange(count), np.diff(begin)), position, target, np.ascontiguousarray(powers),
+        directions, np.ascontiguousarray(directions.T), begin, np.repeat(np.arange(count), np.diff(begin)),
+        position, target, np.ascontiguousarray(powers),
         np.ascontiguousarray(sums), 0.5 * (1 + slope), 0.5 * (1 - slope), float(decay), KINDS[loss], by_loss, samples,
         offset, float(np.sum(size[:, None] * np.abs(target))) / samples if loss == "square" else 0.0,
     )  # fmt: skip

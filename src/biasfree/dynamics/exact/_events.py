@@ -118,8 +118,8 @@ def search(
 def _drawn(arc: Arc, data: Data, pattern: Pattern, until: float) -> tuple[int, float]:
     """The first row at rest at w = 0 that something draws away, and when, x ≤ ``until``; 2 if none is.
 
-    Rows rest rarely. Whether one still does is a matter of the whole rule at w = 0, so that it is asked at the nodes, and
-    its time found by bisection.
+    Rows rest rarely. Whether one still does is a matter of the whole rule at w = 0, so that it is asked at the nodes,
+    and its time found by bisection.
     """
     first = (-1, 2.0)
     for h in resting(pattern, data.directions.shape[1]).tolist():

@@ -65,8 +65,8 @@ class Exact:
         text = f"Events: {table}." if len(table) else ""
         if (table.kinds == "branch").any():
             text += (
-                " At a branch the flow is not unique: the v of a sliding neuron vanished, or a neuron reached w = 0. One"
-                " stated rule was followed (docs/exact.md)."
+                " At a branch the flow is not unique: the v of a sliding neuron vanished, or a neuron reached w = 0. "
+                "One stated rule was followed (docs/exact.md)."
             )
         return text
 

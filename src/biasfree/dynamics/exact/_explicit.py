@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics._status import Status
@@ -39,19 +37,20 @@ class Explicit:
     def advance(self, until: float) -> Piece:
         """One step, cut short by the first event within it."""
         state = self.state
-        now, began, energy, view = state.carried, state.time, state.energy, state.view()
+        now, began, view = state.carried, state.time, state.view()
         left, level = until - began, state.plan.stop.level
         while True:
             taken = self._taken(left)
             if isinstance(taken, Status):
-                here = now.z
-                return Piece(began, began, lambda t: view.point(here, energy, t), "explicit steps", 0, ended=taken)
+                return self._failed(taken)
             radius = now.radius()
             event, beyond, near = search([Arc(0.0, taken.length, taken.curve)], now.data, now.pattern, level, radius)
             if not now.split(near, radius, state.pace.long):
                 break
             state.moved()
             view = state.view()
+            # What was parted must not be merged again at once.
+            self._merged_at, self._merge_wait = state.pace.accepted, min(2 * self._merge_wait, _MERGE_SELDOM)
         state.inadmissible = max(state.inadmissible, beyond)
         corrected = None
         if event is not None and event.crossed is not None:
@@ -65,6 +64,12 @@ class Explicit:
             return view.point(*within(taken, corrected, x), time)
 
         return Piece(began, state.time, at, f"explicit steps of order {taken.order}", ended=ended)
+
+    def _failed(self, status: Status) -> Piece:
+        """Nothing more can be done here."""
+        state = self.state
+        view, z, energy, time = state.view(), state.carried.z, state.energy, state.time
+        return Piece(time, time, lambda t: view.point(z, energy, t), "explicit steps", 0, ended=status)
 
     def _taken(self, left: float) -> Taken | Status:
         """A step that was accepted, or why there is none."""
@@ -99,9 +104,7 @@ class Explicit:
             now.z, state.energy = taken.curve[-1].copy(), float(taken.energies[-1])
         return taken.length
 
-    def _after(
-        self, taken: Taken, event: Event | None, corrected: Corrected | None, began: float
-    ) -> Status | None:
+    def _after(self, taken: Taken, event: Event | None, corrected: Corrected | None, began: float) -> Status | None:
         """Decide what follows from the event; group afresh where that is due."""
         state = self.state
         ended = state.after(event, began)

@@ -43,7 +43,9 @@ class Pulls(NamedTuple):
         return float(np.abs(self.p).sum() + np.abs(self.q).sum())
 
 
-def pulls_of(states: Float[np.ndarray, "*n rows columns"], data: Data, side: Float[np.ndarray, "active lines"]) -> Pulls:
+def pulls_of(
+    states: Float[np.ndarray, "*n rows columns"], data: Data, side: Float[np.ndarray, "active lines"]
+) -> Pulls:
     """The pulls of a state, or of many: the equations of ``_data``, as the compiled steps have them too."""
     active, dim = len(side), data.directions.shape[1]
     first, second = states[..., :active, :dim], states[..., :active, dim:]
@@ -121,8 +123,8 @@ def velocity(
 def form_of(data: Data, side: Float[np.ndarray, "active lines"]) -> Form:
     """Square loss within one pattern: the samples enter through a vector and a matrix.
 
-    The residuals are linear in the outputs, and these, while no side changes, in m_k = w_k v_kᵀ. With the sums over each
-    line's samples that ``Data.powers`` and ``sums`` hold,
+    The residuals are linear in the outputs, and these, while no side changes, in m_k = w_k v_kᵀ. With the sums over
+    each line's samples that ``Data.powers`` and ``sums`` hold,
 
         M_h = g_h − Σ_k M_hk m_k,    g_h = (1/P) Σ_l d_l (aΣty + bς_hl Σ|t|y)ᵀ,
         M_hk = (1/P) Σ_l d_l d_lᵀ ((a² + b²ς_hl ς_kl) Σt² + ab(ς_hl + ς_kl) Σt|t|).

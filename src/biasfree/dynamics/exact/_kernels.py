@@ -35,12 +35,12 @@ class _Kernel:
     def __call__(self, *args: Any) -> Any:
         if self._ready:
             return self.compiled(*args)
-        usual = config.OPT
-        config.OPT = type(usual)(_OPTIMISED)
+        usual = vars(config)["OPT"]
+        vars(config)["OPT"] = type(usual)(_OPTIMISED)
         try:
             return self.compiled(*args)
         finally:
-            config.OPT, self._ready = usual, True
+            vars(config)["OPT"], self._ready = usual, True
 
 
 _OPTIMISED = 1  # LLVM's level
@@ -348,8 +348,8 @@ def attempt(
 ) -> tuple[float, float]:
     """One step from rows ``z``; ``trial`` holds the velocity there and is filled.
 
-    Returns the error in units of the tolerance, and step × fastest rate, as two estimates at the step's end show it. The
-    curve is filled only where the error is at most 1.
+    Returns the error in units of the tolerance, and step × fastest rate, as two estimates at the step's end show it.
+    The curve is filled only where the error is at most 1.
     """
     core, active, rows, columns = method.core, pattern.side.shape[0], z.shape[0], z.shape[1]
     error, stiffness = 0.0, 0.0
@@ -479,8 +479,8 @@ def _crossings(curve: Any, data: Any, side: Any, blur: float, radius: Any, sough
 def _margins(data: Any, pattern: Any, rounding: float, sought: Any, n: int) -> None:
     """Both margins of every slide at node n, where ``sought.work`` holds p and q, and how far one is beyond its end.
 
-    A slide on line l has ς·s_l = μ with s_l = v·q_l < 0 and μ = −B·ẇ_free. Its margins are −s_l ± μ, both positive while
-    |ς| < 1 and the line attracts, plus what ``rounding`` of all the pulls may have made of them.
+    A slide on line l has ς·s_l = μ with s_l = v·q_l < 0 and μ = −B·ẇ_free. Its margins are −s_l ± μ, both positive
+    while |ς| < 1 and the line attracts, plus what ``rounding`` of all the pulls may have made of them.
     """
     dim, lines = data.transposed.shape
     z, work, outputs = sought.place, sought.work, sought.place.shape[1] - dim
@@ -514,8 +514,8 @@ def scan(
 ) -> int:  # fmt: skip
     """Search a curve for all that can happen along it (``_events``); returns how many crossings there are.
 
-    ``at_nodes`` gives the curve's values at its nodes, ``back`` coefficients from such values. Crossings that there is no
-    room for are left out: ask again with more room if all of it is used.
+    ``at_nodes`` gives the curve's values at its nodes, ``back`` coefficients from such values. Crossings that there is
+    no room for are left out: ask again with more room if all of it is used.
     """
     dim, slides, z = data.transposed.shape[0], pattern.slides.shape[0], sought.place
     for i in range(slides):

@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 _MANY, _FEW = 5000, 300
 _LARGE = 1000
 _DUST = 1e-15
+_ONE = np.ones((1, 1))
 
 
 @dataclass(frozen=True)
@@ -78,22 +79,26 @@ class Merged:
         """The rows of each group."""
         if self.linear:
             return [np.arange(self.groups[0].parts.shape[1])]
-        ends = len(self.groups) + np.cumsum([group.parts.shape[1] - 1 for group in self.groups])
+        passive = np.array([group.parts.shape[1] - 1 for group in self.groups])
+        ends = (len(self.groups) + np.cumsum(passive)).tolist()
+        rows = np.arange(ends[-1] if ends else 0)
         return [
-            np.r_[index, end - group.parts.shape[1] + 1 : end]
-            for index, (group, end) in enumerate(zip(self.groups, ends, strict=True))
+            rows[index : index + 1] if few == 0 else np.append(index, rows[end - few : end])
+            for index, (few, end) in enumerate(zip(passive.tolist(), ends, strict=True))
         ]
 
     @functools.cached_property
     def _parts(self) -> csr_array:
         """Every neuron's part in every row, (width, rows); large groups are left out."""
-        neuron, row, part = [], [], []
+        alone = [row for row, group in enumerate(self.groups) if len(group.members) == 1 and not self.linear]
+        neuron = [np.array([self.groups[row].members[0] for row in alone], dtype=int)]
+        row, part = [np.array(alone, dtype=int)], [np.array([self.groups[row].parts[0, 0] for row in alone])]
         for own, group in zip(self._own, self.groups, strict=True):
-            if len(group.members) <= _LARGE:
+            if 1 < len(group.members) <= _LARGE or (self.linear and len(group.members) <= _LARGE):
                 neuron.append(np.repeat(group.members, len(own)))
                 row.append(np.tile(own, len(group.members)))
                 part.append(group.parts.ravel())
-        entries = (np.concatenate(part), (np.concatenate(neuron), np.concatenate(row))) if part else ([], ([], []))
+        entries = (np.concatenate(part), (np.concatenate(neuron), np.concatenate(row)))
         return csr_array(entries, shape=(self.width, sum(map(len, self._own))))
 
     def restored(self, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "width columns"]:
@@ -118,6 +123,8 @@ class Merged:
             found = [np.zeros(0)]
             for group in self.groups:
                 parts = group.parts
+                if parts.shape[1] == 1:
+                    continue
                 if without.size:
                     parts = parts[~np.isin(group.members, without)]
                 found.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
@@ -223,8 +230,10 @@ def moving(neurons: Float[np.ndarray, "width columns"]) -> Int[np.ndarray, "some
 
 def _group(neurons: np.ndarray, members: np.ndarray) -> Group:
     own = neurons[members]
-    if len(members) <= 1:
-        return Group(members, np.ones((len(members), len(members))), own)
+    if len(members) == 1:
+        return Group(members, _ONE, own)
+    if not len(members):
+        return Group(members, np.ones((0, 0)), own)
     largest = np.abs(own).max()
     own = own / largest
     if len(members) > _LARGE:

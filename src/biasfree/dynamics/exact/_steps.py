@@ -4,11 +4,11 @@ There are many short steps (``_pace``): their errors are held to the same error 
 
 **Crossings within a step.** Crossing line l changes ẇ by the kick −2ςs_l d_l. Where that cannot stop the row, it is
 added to the step's end to second order, for all crossings of the step together. A crossing at a time τ before the end
-has the first order τ·kick d. The second has two parts: what the kicks do to the velocity, J Σ ½τ²kick d, by a difference
-of velocities, and what grows from zero since the crossing (the crossed line's response to |wᵀd|), which is what the
-velocity with the new sides has at the end beyond the kicks, over τ/2. The second order itself must be within the
-tolerance, and no row may be beyond a line, no slide beyond its end, after it; else the step ends at its first crossing.
-With thousands of lines most crossings are of this kind.
+has the first order τ·kick d. The second has two parts: what the kicks do to the velocity, J Σ ½τ²kick d, by a
+difference of velocities, and what grows from zero since the crossing (the crossed line's response to |wᵀd|), which is
+what the velocity with the new sides has at the end beyond the kicks, over τ/2. The second order itself must be within
+the tolerance, and no row may be beyond a line, no slide beyond its end, after it; else the step ends at its first
+crossing. With thousands of lines most crossings are of this kind.
 """
 
 from typing import NamedTuple
