@@ -266,7 +266,7 @@ class TestEdges:
             run = bf.gradient_flow(start, data, until=until, stop="converged", method=method)
             assert run.status.name == "converged"
             assert "stationary point" in run.status.message
-            assert run.losses.tolist() == [0.5] * len(run.times)
+            assert run.losses == pytest.approx(0.5, rel=1e-14)
             assert (run.energy_gap, run.balance_drift) == (0.0, 0.0)
         run = bf.gradient_flow(start, data, until=5.0, save=2, method=method)
         assert run.status.name == "reached"
@@ -307,9 +307,19 @@ class TestEdges:
         assert outcome.status.name == "stuck"
         assert "below what float64 can add to this time; all weights are finite" in outcome.status.message
 
+    def test_units_of_the_data_do_not_matter_to_the_exact_flow(self) -> None:
+        """Inputs and targets times c: the same weights at times c² smaller, however stiff that is."""
+        start, inputs, targets = Network.init([2, 5, 1], 0.0, 1e-3, 1), [[1.0, 2.0], [-1.0, 0.5]], [3.0, 2.0]
+        plain = bf.gradient_flow(start, bf.Dataset(inputs, targets), until=1e60, save=1)
+        huge = bf.Dataset(1e30 * np.array(inputs), 1e30 * np.array(targets))
+        run = bf.gradient_flow(start, huge, until=1.0, save=1)
+        assert run.status.name == plain.status.name == "reached"
+        for one, two in zip(run.final.weights, plain.final.weights, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-5)
+
     def test_hopelessly_stiff_data_ends_soon_with_a_sentence(self) -> None:
         data = bf.Dataset([[1e30, 2e30], [-1e30, 0.5e30]], [3e30, 2e30])
-        run = bf.gradient_flow(Network.init([2, 5, 1], 0.0, 1e-3, 0), data, until=1.0)
+        run = bf.gradient_flow(Network.init([2, 5, 1], 0.0, 1e-3, 0), data, until=1.0, method="bosh3")
         assert not run.status.complete
         assert "rescale the data" in run.status.message
 

@@ -4,8 +4,8 @@ With c constant between switches (see ``theory.early_flow``), **switching times*
 d_lᵀw = 0 reads (d_lᵀc̄)A E² + (d_lᵀw⊥)E + (d_lᵀc̄)B = 0; a neuron that starts on line l has the roots 1 and B/A.
 
 **Sliding** follows ``settle``. ς is constant between switches, so sliding ends only at another switch or when w₂
-changes sign. A neuron that slides on a single ray may reach w = 0, where every direction is open to it: it goes
-straight on to the opposite ray if it is pulled that way, and rests if not; a branch too.
+changes sign. A neuron that slides on a single ray may reach w = 0, where every direction is open to it:
+``from_zero`` says where it goes on; a branch too.
 """
 
 from dataclasses import dataclass, fields, replace

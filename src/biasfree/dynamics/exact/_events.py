@@ -13,6 +13,7 @@ found however short it is. w = 0 is no event of its own: a row gets there along 
 and meets all other lines at once. A row at rest there is asked whether something draws it away.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -113,6 +114,29 @@ def search(
             event = Event(arc.time(met), "met", row, lines, (pairs[meets], times[meets]) if alone else None)
         return Search(event, beyond, np.concatenate(near))
     return Search(None, beyond, np.concatenate(near))
+
+
+def polished(
+    rows: Callable[[float], Float[np.ndarray, "rows columns"]], time: float, until: float, data: Data, pattern: Pattern,
+    level: float,
+) -> float:  # fmt: skip
+    """The time at which the loss is at a level, from one that is right to the interpolation: at or just below it."""
+
+    def above(t: float) -> bool:
+        return bool(pulls_of(rows(t), data, pattern.side).level > level)
+
+    width = 1e-9 * time
+    low, high = max(time - width, 0.0), min(time, until)
+    while above(high) and high < until:
+        low, high, width = high, min(high + width, until), 4 * width
+    while not above(low) and low > 0.0:
+        low, width = max(low - width, 0.0), 4 * width
+    while high - low > 1e-15 * high:
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if above(middle) else (low, middle)
+    return high
 
 
 def _drawn(arc: Arc, data: Data, pattern: Pattern, until: float) -> tuple[int, float]:

@@ -63,6 +63,8 @@ class Exact:
         """A word on the events."""
         table = self.events()
         text = f"Events: {table}." if len(table) else ""
+        if self._state is not None and self._late.stood and not self.plan.stop.converged:
+            text += f"Nothing was integrated: {_status.STATIONARY}"
         if (table.kinds == "branch").any():
             text += (
                 " At a branch the flow is not unique: the v of a sliding neuron vanished, or a neuron reached w = 0. "

@@ -6,7 +6,7 @@ from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._data import by_moments
-from biasfree.dynamics.exact._events import Arc, Event, search
+from biasfree.dynamics.exact._events import Arc, Event, polished, search
 from biasfree.dynamics.exact._kernels import Limits
 from biasfree.dynamics.exact._state import State
 from biasfree.dynamics.exact._steps import SAFETY, Corrected, Taken, take, through, within
@@ -94,11 +94,17 @@ class Explicit:
         """Move the rows to where the step ends; how long it took."""
         state, now = self.state, self.state.carried
         if event is not None:
-            now.z, state.energy = within(taken, None, event.time / taken.length)
-            return event.time
+            arrival = event.time
+            if event.kind == "level":
+                arrival = polished(
+                    lambda t: within(taken, None, t / taken.length)[0], arrival, taken.length, now.data, now.pattern,
+                    state.plan.stop.level,
+                )  # fmt: skip
+            now.z, state.energy = within(taken, None, arrival / taken.length)
+            return arrival
         if corrected is not None:
-            for k, x in enumerate(corrected.times):
-                state.note(state.time + x * taken.length, now.cross(corrected.pairs[k : k + 1]))
+            for x, noted in zip(corrected.times.tolist(), now.cross(corrected.pairs), strict=True):
+                state.note(state.time + x * taken.length, [noted])
             now.z, state.energy = corrected.z, float(taken.energies[-1]) + corrected.energy
         else:
             now.z, state.energy = taken.curve[-1].copy(), float(taken.energies[-1])
@@ -111,9 +117,10 @@ class Explicit:
         if event is None and corrected is None:
             last = 12 if taken.order == 8 else 3  # the stage at the step's end
             state.trial.stages[0], state.trial.powers[0] = state.trial.stages[last], state.trial.powers[last]
-            state.pace.free()
         else:
             state.moved()
+        if event is None:
+            state.pace.free(taken.length)
         if not (math.isfinite(state.energy) and math.isfinite(state.size)):
             return _status.not_finite(state.plan.axis, began)
         if ended is None:

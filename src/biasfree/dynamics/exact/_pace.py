@@ -15,7 +15,7 @@ _SHRINK_MOST, _SHRINK, _GROW, _GROW_SHORT = 0.1, 0.2, 10.0, 3.0  # usual bounds 
 _CAREFUL = 0.9  # usual part of the step that the error allows
 _STABLE = 4.0  # step × fastest rate from which stability holds the steps; that of order 8 ends near 6
 _FORGET = 0.3  # weight of the last distance between events in its running mean
-_RARER = 1.1  # what a step without an event makes of that mean
+_RARER, _FREE = 1.1, 2.0  # what a step without an event makes of that mean, and what its length does at least
 _EXPECTED = 0.02  # first guess of a short step, as part of a long one
 _BEYOND = 2.5  # usual distances between events that a short step looks ahead
 _CLOSEST = 1e-3  # part of a long step below which events do not make steps shorter
@@ -48,9 +48,9 @@ class Pace:
         distance = max(distance, _CLOSEST * self.long)
         self.gap = distance if self.gap == np.inf else (1 - _FORGET) * self.gap + _FORGET * distance
 
-    def free(self) -> None:
-        """A step without an event: they have become rarer."""
-        self.gap *= _RARER
+    def free(self, length: float) -> None:
+        """A step that no event ended: they have become rarer."""
+        self.gap = max(_RARER * self.gap, _FREE * length)
 
     def judged(self, order: int, step: float, error: float, stiffness: float) -> None:
         """Take a trial's error into account."""

@@ -7,7 +7,7 @@ from threadpoolctl import ThreadpoolController
 
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
-from biasfree.dynamics.exact._events import search
+from biasfree.dynamics.exact._events import polished, search
 from biasfree.dynamics.exact._late import LARGEST, LateStep
 from biasfree.dynamics.exact._state import State
 
@@ -31,6 +31,7 @@ class Late:
         """Nothing is stiff yet."""
         self.state, self._atol = state, atol
         self._going, self._length, self._next, self._next_look = False, 0.0, 0, 1
+        self.stood = False  # from the start
 
     def advance(self, until: float) -> Piece | None:
         """A piece at rest, or by an exponential step; None where explicit steps are worth more."""
@@ -40,7 +41,9 @@ class Late:
         now = state.carried
         if now.data.by_loss and now.data.decay > 0:  # such a field has no Hessian
             return None
-        due = state.pace.accepted >= self._next_look and self._slow
+        # A long exponential step must not jump over the rest that is waited for.
+        waits = self._going and state.plan.stop.converged
+        due = (waits or state.pace.accepted >= self._next_look) and self._slow
         stiff = state.pace.stiff >= _STIFF and state.pace.accepted >= self._next
         if not (due or self._going or (stiff and until - state.time > _WORTH * state.pace.long)):
             return None
@@ -60,6 +63,7 @@ class Late:
         state, plan = self.state, self.state.plan
         view, z, energy, began = state.view(), state.carried.z, state.energy, state.time
         ended = _status.stands_still(plan.axis, began) if plan.stop.converged else None
+        self.stood = began == plan.start
         if ended is None and not math.isfinite(until):
             ended = _status.never_at_level()
         if ended is None:
@@ -143,6 +147,8 @@ class Late:
         self._going, self._length = True, step.length * min(_LONGER, 0.9 * max(error, 1e-9) ** (-1 / 4))
         state.inadmissible = max(state.inadmissible, beyond)
         view, arrival = state.view(), step.reaches if event is None else event.time
+        if event is not None and event.kind == "level":
+            arrival = polished(step.at, arrival, step.reaches, now.data, now.pattern, plan.stop.level)
         now.z, state.energy = step.at(arrival), energy + step.energy(arrival)
         state.time = until if arrival >= left else began + arrival
         pace.accepted += 1

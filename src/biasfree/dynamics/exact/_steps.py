@@ -25,6 +25,7 @@ from biasfree.dynamics.exact._pace import Pace
 from biasfree.dynamics.exact._sliding import ROUNDING, flipped
 
 SAFETY = 0.3  # part of rtol that a step may spend
+_UNFELT = 0.01  # part of its tolerance that a crossing may move a row by in a step and not be felt
 _PASSES = 10.0  # times the kick, the speed across a line at which nothing can hold a row there
 
 
@@ -95,10 +96,12 @@ def through(
     across, beyond = np.sum(directions * speed[rows, :dim], axis=1), np.sum(directions * end[rows, :dim], axis=1)
     noise = ROUNDING * (found.take(1).whole + data.mass) * np.linalg.norm(second, axis=1)
     passes = (side * across < 0) & (np.abs(across) > _PASSES * 2 * np.abs(strength))
-    if not ((side * beyond < 0) & (passes | (np.abs(strength) <= noise))).all():
+    left = ((1 - times) * taken.length)[:, None]
+    room = limits.atol + limits.rtol * np.abs(end[:active]).max(axis=1)
+    unfelt = 2 * np.abs(strength) * left[:, 0] <= _UNFELT * room[rows]
+    if not ((side * beyond < 0) & (passes | unfelt | (np.abs(strength) <= noise))).all():
         return None
     kicks = (-2 * side * strength)[:, None] * directions
-    left = ((1 - times) * taken.length)[:, None]
     first, bent, kicked = np.zeros((3, *end.shape))
     for out, part in ((first, left * kicks), (bent, 0.5 * left**2 * kicks), (kicked, kicks)):
         np.add.at(out[:, :dim], rows, part)
@@ -108,7 +111,6 @@ def through(
     fresh = velocity(end, pulls_of(end, data, new.side), new)
     correction = moved - speed + 0.5 * mean * (fresh - speed - kicked)
     correction[active:] = 0.0
-    room = limits.atol + limits.rtol * np.abs(end[:active]).max(axis=1)
     if not (np.abs(correction[:active]).max(axis=1) <= room).all():
         return None
     z = end + first + correction
