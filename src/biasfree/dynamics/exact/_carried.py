@@ -10,7 +10,7 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, line_pulls, pulls_of, velocity
 from biasfree.dynamics.exact._kernels import Form, Pattern
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
-from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, nobody_slides
+from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, nobody_slides
 
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
 _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider
@@ -184,10 +184,12 @@ class Carried:
 
     def cross(self, pairs: Int[np.ndarray, "crossings 2"]) -> list[Noted]:
         """Rows that have crossed lines within a step, without an event of their own."""
-        self.pattern = flipped(self.pattern, pairs.tolist())
+        side = self.pattern.side.copy()
         for h, line in pairs.tolist():
-            if self._form is not None:
-                after_crossing(self._form, self.data, self.pattern.side, h, line)
+            side[h, line] *= -1
+            if self._form is not None:  # one after the other: others may cross the same line
+                after_crossing(self._form, self.data, side, h, line)
+        self.pattern = self.pattern._replace(side=side)
         return [Noted(self.groups.groups[h].members, line, "cross") for h, line in pairs.tolist()]
 
     # Groups
