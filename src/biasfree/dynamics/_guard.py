@@ -19,6 +19,7 @@ from biasfree.dynamics import _field, _status
 from biasfree.dynamics._trajectory import Trajectory
 
 _LEAST = np.finfo(float).tiny
+_UNDERFLOW = math.log(5e-324)  # ln of a loss that float64 holds at all
 _FLOOR = 1e-9  # of every gauge: rounding, summed over a long run's steps
 # Multiples of rtol, ten times or more the largest measured over the runs of the tests, given beside each.
 _BALANCE = 100.0  # 6.9 by the exact flow, 0.4 by adaptive steps
@@ -53,9 +54,9 @@ def _not_numbers(trajectory: Trajectory) -> str | None:
         if math.isnan(level):
             return f"the loss at {time:.6g} is not a number. Rescale the data, or use another method."
     # Only a square loss can be 0, and what rounding makes of the outputs may make it so.
-    zero = (
-        2 * math.log(max(trajectory.output_rounding, _LEAST)) if trajectory.settings["loss"] == "square" else -math.inf
-    )
+    zero = -math.inf
+    if trajectory.settings["loss"] == "square":
+        zero = max(2 * math.log(max(trajectory.output_rounding, _LEAST)), _UNDERFLOW)
     for index in np.flatnonzero(trajectory.log_losses == -np.inf).tolist():
         if not _log_loss(trajectory, index) <= zero:
             return f"the loss at {trajectory.times[index]:.6g} was said to be 0 and is not. Use another method."

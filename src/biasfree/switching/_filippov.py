@@ -15,10 +15,11 @@ one if ς = 0.
 
 **At w = 0** all lines are met at once, and there may be many solutions, resting among them; which one plain descent
 follows may depend on its rate. The rule here is one of them and does not depend on any tolerance: repelling lines are
-taken as passed straight on, the attracting ones as above, and where that leads to another side of a repelling line than
-was assumed, that side is taken and the rule applied again. If nothing pulls in the end, the same is tried from the
-directions of the repelling lines, and the strongest pull is followed; if there is none either, the neuron rests, and
-leaves as soon as there is one. Where straight on no sample is seen at all, it stays there for good.
+taken as passed straight on, the attracting ones as above, and where that leads to another side of a repelling line
+than was assumed, that side is taken and the rule applied again. If nothing pulls in the end, the same is tried from
+the drift and of the repelling lines, those of the fastest growth first, and the strongest pull is followed; if there
+is none either, the neuron rests, and leaves as soon as there is one. Where straight on no sample is seen at all, it
+stays there for good.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import null_space
 
 _ROUNDING, _FAR = 1e-11, 1e6
+_WAYS = 4  # directions in which a way out of w = 0 is sought, those of the fastest growth
+_FEW_LINES = 16
 _SIDES_TRIED = 4  # lines slid on whose sides are tried one by one at w = 0
 
 
@@ -178,10 +181,14 @@ def from_zero(
     if not found.rests:
         return found
     # Not straight on: are there other ways out? Where lines repel they begin along these, or along what pulls.
-    ways = [drift, *(sign * d for d in directions[strength > 0] for sign in (1.0, -1.0))]
+    along = np.concatenate([[drift], directions[strength > 0], -directions[strength > 0]])
+    growth = along @ drift + np.abs(along @ directions.T) @ strength  # of ‖w‖, along each
+    fastest = np.argsort(-growth, kind="stable")[:_WAYS]
+    # With many lines each way costs milliseconds: then only those along which w would grow at once.
+    ways = along[fastest if len(directions) <= _FEW_LINES else fastest[growth[fastest] > 0]]
     others = [_climbed(directions, strength, drift, np.where(directions @ way < 0, -1.0, 1.0)) for way in ways]
     pulls = [0.0 if o.rests else float(np.linalg.norm(drift + (o.side * strength) @ directions)) for o in others]
-    return others[pulls.index(max(pulls))] if max(pulls) > 0 else found
+    return others[pulls.index(max(pulls))] if max(pulls, default=0.0) > 0 else found
 
 
 def _dead(

@@ -19,6 +19,7 @@ _APART = 0.4  # part of rtol at which the squared differences within a group hav
 _SOON = 0.05  # part of a step that a group may take to cross a line
 _BEARS = 0.1  # part of a group's largest angle that lines may drive its neurons apart
 _PARTS = 8  # groups that one is parted into
+_VANISHES = 1e-280  # far below anything that could grow again in a run
 _DEAD = 3e-4  # part of rtol at which an even part is gone
 
 
@@ -193,6 +194,14 @@ class Carried:
         return [Noted(self.groups.groups[h].members, line, "cross") for h, line in pairs.tolist()]
 
     # Groups
+
+    def vanish(self) -> bool:
+        """Rows that decay has made too small for float64's squares and errors are zero from now on; whether any is."""
+        small = (np.abs(self.z).max(axis=1) < _VANISHES) & self.z.any(axis=1)
+        if not small.any():
+            return False
+        self.z = np.where(small[:, None], 0.0, self.z)
+        return True
 
     def parted(self) -> bool:
         """Whether the differences within a group have outgrown it."""

@@ -13,6 +13,7 @@ found however short it is. w = 0 is no event of its own: a row gets there along 
 and meets all other lines at once. A row at rest there is asked whether something draws it away.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,6 +31,8 @@ BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its si
 _TOGETHER = 1e-12  # part of a arc within which one row meets several lines at once
 _ROOM = 256  # crossings of one arc that there is room for at first
 _AT_NODES = basis(NODES)
+_NOBODY, _NEVER = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
+_sought = functools.lru_cache(maxsize=16)(Sought.room)  # used again for every step of one shape; nothing of it is kept
 
 
 class Arc(NamedTuple):
@@ -81,23 +84,27 @@ def search(
     arcs: list[Arc], data: Data, pattern: Pattern, level: float, radius: Float[np.ndarray, "active"] | None = None
 ) -> Search:
     """The first event of a step; ``radius`` is that of merged neurons about their row."""
-    beyond, near = 0.0, []
+    beyond, near = 0.0, [_NOBODY]
     radius = np.zeros(len(pattern.side)) if radius is None else radius
     room = _ROOM
     for arc in arcs:
         while True:
-            sought = Sought.room(room, len(pattern.slides), *arc.curve.shape[1:], *data.transposed.shape)
+            sought = _sought(room, len(pattern.slides), *arc.curve.shape[1:], *data.transposed.shape)
             count = scan(arc.curve, data, pattern, level, BLUR, ROUNDING, radius, _AT_NODES, FROM_NODES, sought)
             if count < room:
                 break
             room *= 8  # there may be more than there is room for
-        pairs, times = sought.pairs[:count], sought.times[:count]
-        near.append(pairs)
-        met, fell = float(times.min(initial=2.0)), float(sought.fell[0])
-        ended = float(sought.ended.min(initial=2.0))
+        pairs, times, met, ended, fell = _NOBODY, _NEVER, 2.0, 2.0, float(sought.fell[0])
+        if count:
+            pairs, times = sought.pairs[:count].copy(), sought.times[:count].copy()
+            near.append(pairs)
+            met = min(met, float(times.min()))
+        if len(pattern.slides):
+            ended = float(sought.ended.min())
         row, drawn = _drawn(arc, data, pattern, min(met, ended, fell, 1.0))
         first = min(met, ended, fell, drawn)
-        beyond = max(beyond, float(sought.beyond[first > NODES].max(initial=0.0)))
+        if len(pattern.slides):
+            beyond = max(beyond, float(sought.beyond[first > NODES].max(initial=0.0)))
         if first > 1.0:
             continue
         if fell == first:
@@ -113,7 +120,7 @@ def search(
             meets = times <= 1.0
             event = Event(arc.time(met), "met", row, lines, (pairs[meets], times[meets]) if alone else None)
         return Search(event, beyond, np.concatenate(near))
-    return Search(None, beyond, np.concatenate(near))
+    return Search(None, beyond, np.concatenate(near) if len(near) > 1 else _NOBODY)
 
 
 def polished(
@@ -142,20 +149,21 @@ def polished(
 def _drawn(arc: Arc, data: Data, pattern: Pattern, until: float) -> tuple[int, float]:
     """The first row at rest at w = 0 that something draws away, and when, x ≤ ``until``; 2 if none is.
 
-    Rows rest rarely. Whether one still does is a matter of the whole rule at w = 0, so that it is asked at the nodes,
-    and its time found by bisection.
+    Rows rest rarely. Whether one still does is a matter of the whole rule at w = 0, so that it is asked once an arc,
+    and the time found by bisection.
     """
     first = (-1, 2.0)
+    if not (pattern.span == data.directions.shape[1]).any():
+        return first
     for h in resting(pattern, data.directions.shape[1]).tolist():
 
         def leaves(x: float, h: int = h) -> bool:
             z = np.einsum("k,k...->...", basis(x), arc.curve)
             return not drawn_from_zero(z, pattern, data, h, pulls_of(z, data, pattern.side)).rests
 
-        high = next((x for x in NODES.tolist() if x <= min(until, first[1]) and leaves(x)), 2.0)
-        if high > 1.0:
+        low, high = 0.0, min(until, first[1], 1.0)
+        if not leaves(high):
             continue
-        low = max((x for x in NODES.tolist() if x < high), default=0.0)
         while high - low > 1e-12:
             middle = 0.5 * (low + high)
             low, high = (low, middle) if leaves(middle) else (middle, high)

@@ -131,6 +131,8 @@ class Explicit:
         """Merge what has become parallel, and let go what has come apart."""
         state, now, pace = self.state, self.state.carried, self.state.pace
         since = pace.accepted - self._merged_at
+        if state.plan.weight_decay > 0 and now.vanish():
+            state.moved()
         if since % _WATCH == 0 and now.parted():
             now.regroup()
             state.moved()
