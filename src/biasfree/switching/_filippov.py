@@ -16,8 +16,8 @@ one if ς = 0.
 **At w = 0** all lines are met at once, and there may be many solutions, resting among them; which one plain descent
 follows may depend on its rate. The rule here is one of them and does not depend on any tolerance: repelling lines are
 taken as passed straight on, the attracting ones as above, and where that leads to another side of a repelling line
-than was assumed, that side is taken and the rule applied again. If nothing pulls in the end, the same is tried from
-the drift and of the repelling lines, those of the fastest growth first, and the strongest pull is followed; if there
+than was assumed, that side is taken and the rule applied again. If nothing pulls in the end, the same is tried along
+the drift and the repelling lines, those of the fastest growth first, and the strongest pull is followed; if there
 is none either, the neuron rests, and leaves as soon as there is one. Where straight on no sample is seen at all, it
 stays there for good.
 """
