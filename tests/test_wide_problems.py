@@ -141,7 +141,9 @@ class TestAgainstMethodsOfOthers:
         compared, apart, unfinished, separatrices = 0, [], [], []
         for seed in range(200):
             start, data, options = wide_problem(seed)
-            if not is_small(start, data, 300):
+            # A neuron that starts exactly at w = 0 may have several ways; LSODA's right-hand side has σ'(0) = slope.
+            at_zero = ~np.asarray(start.weights[0]).any(axis=1) & np.asarray(start.weights[1]).any(axis=0)
+            if not is_small(start, data, 300) or at_zero.any():
                 continue
             with budget(60):
                 run = bf.gradient_flow(start, data, save=SAVES, rtol=TIGHT, **options)
