@@ -141,11 +141,6 @@ class Carried:
         found[self.still] = fade * self.still_neurons
         return found
 
-    @property
-    def still_square(self) -> float:
-        """Sum of squares of the neurons that never move, at the beginning."""
-        return float(np.sum(self.still_neurons**2))
-
     def pulls(self) -> Pulls:
         """Of the rows as they are; found once for each set of rows."""
         if self._pulls is None or self._pulls[0] is not self.z or self._pulls[1] is not self.pattern.side:

@@ -224,7 +224,6 @@ class LateStep:
             kept = self._ride(states, ends - begins)
         curves = np.einsum("kx,nx...->nk...", FROM_NODES, states[:kept])
         self._ways = [Arc(*each) for each in zip(begins.tolist(), ends.tolist(), curves, strict=False)]
-        self._at_begin = states[:, 0]
         self.reaches = float(ends[kept - 1]) if kept else 0.0
         return self._ways
 

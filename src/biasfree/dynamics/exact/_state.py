@@ -64,7 +64,7 @@ class State:
         self.plan, self.time, self.energy = plan, time, energy
         self.pace = Pace(1.0)
         self.carried = Carried(neurons, data, plan.rtol)
-        self._still_since, self._faded = time, 0.0
+        self._still_since = time
         self.inadmissible, self.last_event, self._flood = 0.0, time, 0
         self.noted: list[tuple[float, Noted]] = []
         self.moved()
