@@ -13,11 +13,11 @@ import biasfree as bf
 from biasfree import Network
 from biasfree.dynamics.exact._carried import Carried
 from biasfree.dynamics.exact._data import Data, by_line
-from biasfree.dynamics.exact._events import Arc, search
+from biasfree.dynamics.exact._events import LOOKING, Arc, happenings, scanned, search
 from biasfree.dynamics.exact._field import pulls_of, velocity
 from biasfree.dynamics.exact._kernels import NEAR, Pattern, Sought, scan
-from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
-from biasfree.dynamics.exact._sliding import ROUNDING, nobody_slides, written
+from biasfree.dynamics.exact._methods import basis
+from biasfree.dynamics.exact._sliding import nobody_slides, written
 from biasfree.lines import lines
 from biasfree.switching import Settled, from_zero, settle
 
@@ -36,9 +36,7 @@ def first_crossing(coefficients: np.ndarray, radius: float = 0.0) -> float:
     curve[:, 0, 0] = coefficients
     pattern = nobody_slides(np.ones((1, 1)), np.arange(1), 1)
     sought = Sought.room(4, 0, 1, 2, 1, 1)
-    count = scan(
-        curve, data, pattern, -np.inf, 0.0, ROUNDING, np.array([radius]), basis(NODES), FROM_NODES, sought
-    )  # fmt: skip
+    count = scan(curve, data, pattern, -np.inf, np.array([radius]), LOOKING._replace(blur=0.0), sought)
     assert count <= 1
     return float(sought.times[0]) if count else 2.0
 
@@ -153,10 +151,10 @@ class TestScan:
         found = search([standing, Arc(5.0, 7.0, curve)], data, pattern, -np.inf)
         assert (found.event.kind, found.event.row, sorted(found.event.lines)) == ("met", 0, [0, 1])
         assert found.event.time == pytest.approx(5.6)
-        alone = search([Arc(0.0, 2.0, curve)], data, pattern, -np.inf).event
-        pairs, times = alone.crossed
-        assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (0, 1), (1, 0)]
-        np.testing.assert_allclose(np.sort(times), [0.3, 0.3, 0.9], atol=1e-10)
+        count, sought = scanned(curve, data, pattern, -np.inf, np.zeros(2))
+        events = happenings(curve, count, sought, data, pattern)
+        assert [(event.row, sorted(event.lines)) for event in events] == [(0, [0, 1]), (1, [0])]
+        np.testing.assert_allclose([event.time for event in events], [0.3, 0.9], atol=1e-10)
 
 
 class TestMargins:
@@ -197,12 +195,14 @@ class TestMargins:
     def test_against_least_squares(self, seed: int) -> None:
         data, pattern, z = self.problem(seed)
         sought, standing = Sought.room(64, 4, 2, 7, 4, 9), np.repeat(z[None], 8, axis=0)
-        scan(standing, data, pattern, -np.inf, 1e-12, 0.0, np.zeros(2), basis(NODES), FROM_NODES, sought)
+        scan(standing, data, pattern, -np.inf, np.zeros(2), LOOKING._replace(rounding=0.0), sought)
         found, expected = pulls_of(z, data, pattern.side), self.direct(z, data, pattern)
         for values in sought.values:
             np.testing.assert_allclose(values[:-1].reshape(4, 3)[:, :2], expected, atol=1e-12)
         size = np.abs(z[pattern.slides[:, 0], 4:]).max(axis=1) * (found.whole + data.mass)
-        np.testing.assert_allclose(sought.beyond, max(0.0, (-expected.min(axis=1) / size).max()), atol=1e-14)
+        np.testing.assert_allclose(
+            sought.beyond, np.broadcast_to(np.maximum(0.0, -expected.min(axis=1) / size), (8, 4)), atol=1e-14
+        )
 
     @pytest.mark.parametrize("seed", range(10))
     def test_a_held_row_does_not_move_across(self, seed: int) -> None:
@@ -232,7 +232,7 @@ class TestMargins:
                 return min(*self.direct(z, data, pattern)[slide], z[h, 4:] @ curve[0, h, 4:])
 
             sought = Sought.room(64, 4, 2, 7, 4, 9)
-            scan(curve, data, pattern, -np.inf, 1e-12, 0.0, np.zeros(2), basis(NODES), FROM_NODES, sought)
+            scan(curve, data, pattern, -np.inf, np.zeros(2), LOOKING._replace(rounding=0.0), sought)
             grid = np.linspace(0, 1, 101)
             for slide in range(4):
                 below = np.flatnonzero([least(x, slide) < 0 for x in grid])

@@ -18,8 +18,9 @@ from biasfree.dynamics import _field
 from biasfree.dynamics.exact import _carried
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
-from biasfree.dynamics.exact._field import after_crossing, form_of, pulls_of, velocity
-from biasfree.dynamics.exact._kernels import Form, Limits, Method, Pattern, Trial, attempt
+from biasfree.dynamics.exact._events import LOOKING
+from biasfree.dynamics.exact._field import after_crossing, form_of, no_form, pulls_of, velocity
+from biasfree.dynamics.exact._kernels import Form, Going, Limits, Marched, Method, Pattern, Sought, Trial, march
 from biasfree.dynamics.exact._late import LateStep, phis
 from biasfree.dynamics.exact._merging import alike, of_members, parallel
 from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_3, ORDER_8, basis
@@ -68,21 +69,31 @@ def problem(
     return Problem(data, pattern, z)
 
 
-def no_form(outputs: int) -> Form:
-    return Form(np.zeros((0, outputs)), np.zeros((0, 0)))
+class Stepped(NamedTuple):
+    """One step and its stages."""
+
+    stages: np.ndarray
+    powers: np.ndarray
+    curve: np.ndarray
+    energies: np.ndarray
+    marched: Marched
 
 
 def stepped(
-    problem: Problem, step: float, method: Method, form: Form | None = None, energy: float = 0.0
-) -> tuple[Trial, float]:
-    """One step of any error, and that error."""
+    problem: Problem, step: float, method: Method, form: Form | None = None, limits: Limits = ANY_ERROR
+) -> Stepped:
+    """A march of one step."""
     data, pattern, z = problem
-    trial = Trial.room(*z.shape, len(pattern.side), *data.transposed.shape)
-    trial.stages[0] = velocity(z, pulls_of(z, data, pattern.side), pattern)
-    trial.powers[0] = np.sum(trial.stages[0][: len(pattern.side)] ** 2)
-    form = no_form(data.outputs) if form is None else form
-    error, _ = attempt(z, energy, step, data, pattern, form, ANY_ERROR, method, trial)
-    return trial, error
+    trial = Trial.room(1, *z.shape, len(pattern.side), *data.transposed.shape)
+    sought = Sought.room(200, len(pattern.slides), *z.shape, *data.transposed.shape)
+    form, apart = no_form(data.outputs) if form is None else form, np.zeros(1)
+    going = Going(step, 0.0, np.inf, step, 0.0, 0, 1, 0.0, -np.inf)
+    # What the first stage holds is replaced by the velocity at the end, for the next step.
+    march(z, going._replace(steps=0), data, pattern, form, limits, method, apart, LOOKING, trial, sought)
+    first, power = trial.stages[0].copy(), trial.powers[0]
+    marched = march(z, going, data, pattern, form, limits, method, apart, LOOKING, trial, sought)
+    trial.stages[0], trial.powers[0] = first, power
+    return Stepped(trial.stages, trial.powers, trial.curves[0], trial.energies[0], marched)
 
 
 class TestVelocity:
@@ -90,7 +101,7 @@ class TestVelocity:
     @pytest.mark.parametrize(("loss", "clock", "outputs"), KINDS)
     def test_numpy_agrees_with_every_compiled_stage(self, loss: str, clock: str, outputs: int, method: Method) -> None:
         given = problem(loss, clock, outputs)
-        trial, _ = stepped(given, 0.02, method)
+        trial = stepped(given, 0.02, method)
         for s in range(len(method.a)):
             place = given.z + 0.02 * np.tensordot(method.a[s, :s], trial.stages[:s], 1)
             plain = velocity(place, pulls_of(place, given.data, given.pattern.side), given.pattern)
@@ -155,7 +166,7 @@ class TestForms:
         given = problem(outputs=outputs)
         form = form_of(given.data, given.pattern.side)
         assert form.constant.shape == (9, outputs)
-        plain, by_form = (stepped(given, 0.02, method, each)[0] for each in (None, form))
+        plain, by_form = (stepped(given, 0.02, method, each) for each in (None, form))
         count = len(method.a)
         np.testing.assert_allclose(by_form.stages[:count], plain.stages[:count], rtol=1e-11, atol=1e-13)
 
@@ -215,8 +226,8 @@ class TestSteps:
     def after(self, given: Problem, step: float, method: Method, count: int) -> np.ndarray:
         z = given.z
         for _ in range(count):
-            trial, error = stepped(given._replace(z=z), step, method)
-            assert error <= 1
+            trial = stepped(given._replace(z=z), step, method)
+            assert trial.marched.steps == 1
             z = trial.curve[-1].copy()
         return z
 
@@ -234,7 +245,7 @@ class TestSteps:
         given, truth = smooth
         x, errors = np.linspace(0, 1, 21), []
         for h in (step, step / 2):
-            trial, _ = stepped(given, h, method)
+            trial = stepped(given, h, method)
             rows = np.einsum("xn,n...->x...", basis(x), trial.curve).reshape(len(x), -1)
             found = np.column_stack([rows, basis(x) @ trial.energies])
             wrong = np.abs(found - truth(h * x).T).max(axis=0)
@@ -246,25 +257,25 @@ class TestSteps:
     @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
     def test_a_curve_has_the_velocities_of_both_ends(self, smooth, method: Method) -> None:
         given, _ = smooth
-        trial, _ = stepped(given, 0.1, method)
+        trial = stepped(given, 0.1, method)
         np.testing.assert_array_equal(trial.curve[0], given.z)
         begin, end = (7 * (trial.curve[i + 1] - trial.curve[i]) / 0.1 for i in (0, 6))
         np.testing.assert_allclose(begin, trial.stages[0], atol=1e-11)
         np.testing.assert_allclose(end, trial.stages[method.core - 1], atol=1e-11)
 
     @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
-    def test_errors_scale_with_the_tolerance_and_nan_is_refused(self, smooth, method: Method) -> None:
+    def test_steps_scale_with_the_tolerance_and_nan_is_refused(self, smooth, method: Method) -> None:
         (data, pattern, z), _ = smooth
-        trial, _ = stepped(Problem(data, pattern, z), 0.1, method)
-        found = [
-            attempt(z, 0.0, 0.1, data, pattern, no_form(2), Limits(rtol, 0.0, 1.0), method, trial)[0]
-            for rtol in (1e-12, 1e-14)
-        ]
-        assert found[1] == pytest.approx(100 * found[0])
-        assert found[0] > 1
+        given = Problem(data, pattern, z)
+        found = [stepped(given, 0.1, method, limits=Limits(10.0**-k, 0.0, 1.0)).marched for k in range(-3, 15)]
+        kept = [marched.step for marched in found if marched.rejected == 0 and marched.step < 0.1 * method.grow]
+        assert len(kept) >= 2
+        # The next step is what the error allows, by the order; then steps are rejected.
+        np.testing.assert_allclose(np.divide(kept[:-1], kept[1:]), 10 ** (1 / method.order), rtol=1e-9)
+        assert found[-1].rejected > 0
         bad = z.copy()
         bad[0, 0] = np.nan
-        assert attempt(bad, 0.0, 0.1, data, pattern, no_form(2), ANY_ERROR, method, trial)[0] == np.inf
+        assert stepped(given._replace(z=bad), 0.1, method).marched.steps == 0
 
 
 class TestLate:

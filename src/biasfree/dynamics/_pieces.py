@@ -6,7 +6,7 @@ else (saving, stop rules, sentences, progress, interruption) is the loop's.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -44,6 +44,7 @@ class Piece:
         accepted: steps in it.
         dense: whether ``at`` serves all its times.
         ended: how the run ended here, if it did: a loss level, convergence, or a failure.
+        ends: when each of several steps ended, the last one at ``end``; empty if nobody needs to know.
     """
 
     begin: float
@@ -53,6 +54,7 @@ class Piece:
     accepted: int = 1
     dense: bool = True
     ended: Status | None = None
+    ends: Sequence[float] = ()
 
 
 class Stretch(NamedTuple):

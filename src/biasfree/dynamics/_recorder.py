@@ -86,15 +86,20 @@ class Recorder:
         if last is not None and piece.dense and last.time == piece.begin and math.isnan(last.log_loss):
             # The start is saved before an integrator has looked at it.
             self._saved[-1] = last._replace(log_loss=piece.at(piece.begin).log_loss)
-        while (due := min(self.next_time(math.inf), self.pause)) <= piece.end:
-            time = max(due, piece.begin) if piece.dense else piece.end
+        for end in piece.ends or (piece.end,):
+            self._take_due(piece, end)
+            self._missing -= 1 if piece.ends else piece.accepted
+            if not self.asked and self._missing <= 0:
+                self._offer(end, piece.at(end), keep=True)
+                self._missing = self._stride
+
+    def _take_due(self, piece: Piece, end: float) -> None:
+        """Save what is due at times up to one of a piece."""
+        while (due := min(self.next_time(math.inf), self.pause)) <= end:
+            time = max(due, piece.begin) if piece.dense else end
             self._offer(time, piece.at(time))
             if min(self.next_time(math.inf), self.pause) <= due:
                 break  # a time that is not later than what is saved already
-        self._missing -= piece.accepted
-        if not self.asked and self._missing <= 0:
-            self._offer(piece.end, piece.at(piece.end), keep=True)
-            self._missing = self._stride
 
     def close(self, piece: Piece, cut_short: bool) -> None:
         """The end of a run is kept; of one with asked-for times only if it was cut short, or nothing else is there."""

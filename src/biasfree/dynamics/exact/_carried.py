@@ -6,11 +6,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact import _merging
+from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, line_pulls, pulls_of, velocity
 from biasfree.dynamics.exact._kernels import Form, Pattern
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
-from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, nobody_slides
+from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, nobody_slides, with_rows
 
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
 _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider
@@ -178,15 +179,22 @@ class Carried:
             self._form = None
         return [Noted(self.groups.groups[h].members, line, kind) for line, kind in happened.events]
 
-    def cross(self, pairs: Int[np.ndarray, "crossings 2"]) -> list[Noted]:
-        """Rows that have crossed lines within a step, without an event of their own."""
+    def joined(self, found: Joined) -> list[tuple[float, Noted]]:
+        """Rows that crossed lines unfelt or went alone are as at the step's end; what happened, and at which x."""
+        times, pairs = found.unfelt.times.tolist(), found.unfelt.pairs.tolist()
+        happened = [(x, h, line, "cross") for x, (h, line) in zip(times, pairs, strict=True)]
+        for way in found.ways:
+            happened += [(x, int(way.rows[0]), line, kind) for x, line, kind in way.events if x <= found.end]
         side = self.pattern.side.copy()
-        for h, line in pairs.tolist():
-            side[h, line] *= -1
-            if self._form is not None:  # one after the other: others may cross the same line
-                after_crossing(self._form, self.data, side, h, line)
-        self.pattern = self.pattern._replace(side=side)
-        return [Noted(self.groups.groups[h].members, line, "cross") for h, line in pairs.tolist()]
+        if any(kind != "cross" for *_, kind in happened):
+            self._form = None
+        for _, h, line, _ in happened if self._form is not None else []:
+            side[h, line] *= -1  # one after the other: others may cross the same line
+            after_crossing(self._form, self.data, side, h, line)
+        self.pattern = with_rows(self.pattern, {int(way.rows[0]): way.at(found.end)[2] for way in found.ways})
+        for h, line in pairs:
+            self.pattern.side[h, line] *= -1
+        return [(x, Noted(self.groups.groups[h].members, line, kind)) for x, h, line, kind in happened]
 
     # Groups
 
@@ -206,11 +214,13 @@ class Carried:
         inside = np.bincount(self.pattern.owner[self.active :], squares[self.active :], minlength=self.active)
         return bool((inside > _APART * self.rtol * squares[: self.active]).any())
 
+    def spread(self) -> Float[np.ndarray, "passive"]:
+        """How far passive rows reach about theirs, see ``Merged.spread``; nobody cares where no line matters."""
+        return np.zeros(len(self.z) - self.active) if self.linear else self.groups.spread(self.riders)
+
     def radius(self) -> Float[np.ndarray, "active"]:
         """How far, at most, a group's neurons are from its row, scaled to it; 0 for a neuron by itself."""
-        if len(self.z) == self.active or self.linear:
-            return np.zeros(self.active)
-        apart = self.groups.spread(self.riders) * np.linalg.norm(self.z[self.active :, : self.dim], axis=1)
+        apart = self.spread() * np.linalg.norm(self.z[self.active :, : self.dim], axis=1)
         return np.bincount(self.pattern.owner[self.active :], apart, minlength=self.active)
 
     def split(self, near: Int[np.ndarray, "some 2"], radius: Float[np.ndarray, "active"], pace: float) -> bool:

@@ -46,6 +46,8 @@ class Data(NamedTuple):
     samples: float  # P, those at the origin included
     offset: float  # their part of P·L
     mass: float  # Σ|ty|/P for square loss, the size that its pulls are differences of; else 0
+    given: Float[np.ndarray, "coefficients 2*outputs lines"]  # p and q as a curve in x (``_alone``), or nothing
+    window: Float[np.ndarray, "2"]  # its x at time 0, and how much x grows in a unit of time
 
     @property
     def outputs(self) -> int:
@@ -109,4 +111,5 @@ def _data(
         position, target, np.ascontiguousarray(powers),
         np.ascontiguousarray(sums), 0.5 * (1 + slope), 0.5 * (1 - slope), float(decay), KINDS[loss], by_loss, samples,
         offset, float(np.sum(size[:, None] * np.abs(target))) / samples if loss == "square" else 0.0,
+        np.zeros((0, 2 * target.shape[1], count)), np.zeros(2),
     )  # fmt: skip

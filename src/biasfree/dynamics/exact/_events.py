@@ -14,8 +14,8 @@ and meets all other lines at once. A row at rest there is asked whether somethin
 """
 
 import functools
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,16 +23,24 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import pulls_of
-from biasfree.dynamics.exact._kernels import Pattern, Sought, scan
-from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
+from biasfree.dynamics.exact._kernels import TOGETHER, Looking, Pattern, Sought, scan
+from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import ROUNDING, drawn_from_zero, resting
 
 BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
-_TOGETHER = 1e-12  # part of a arc within which one row meets several lines at once
 _ROOM = 256  # crossings of one arc that there is room for at first
-_AT_NODES = basis(NODES)
-_NOBODY, _NEVER = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
-_sought = functools.lru_cache(maxsize=16)(Sought.room)  # used again for every step of one shape; nothing of it is kept
+LOOKING = Looking(NODES, basis(NODES), FROM_NODES, BLUR, ROUNDING)
+_NOBODY = np.zeros((0, 2), dtype=np.int64)
+
+
+class _Rooms(threading.local):
+    """Room that is used again for every step of one shape, by one thread; nothing of it is kept."""
+
+    def __init__(self) -> None:
+        self.of = functools.lru_cache(maxsize=32)(Sought.room)
+
+
+_ROOMS = _Rooms()
 
 
 class Arc(NamedTuple):
@@ -47,23 +55,20 @@ class Arc(NamedTuple):
         return self.begin + x * (self.end - self.begin)
 
 
-@dataclass(frozen=True)
-class Event:
-    """The first event of a step.
+class Event(NamedTuple):
+    """What happens to a row first.
 
     Attributes:
-        time: since the step's start.
-        kind: "met", "slide" (one ends) or "level".
+        time: when, in the units of whoever was searched.
+        kind: "met", "slide" (one ends, or the row leaves w = 0) or "level".
         row: whose.
         lines: met.
-        crossed: all rows and lines that meet in a step of one arc, and their x, if nothing but crossings happens.
     """
 
     time: float
     kind: str
     row: int = -1
-    lines: Int[np.ndarray, "met"] | None = None
-    crossed: tuple[Int[np.ndarray, "crossings 2"], Float[np.ndarray, "crossings"]] | None = None
+    lines: Int[np.ndarray, "met"] = np.zeros(0, dtype=np.int64)
 
 
 class Search(NamedTuple):
@@ -86,41 +91,68 @@ def search(
     """The first event of a step; ``radius`` is that of merged neurons about their row."""
     beyond, near = 0.0, [_NOBODY]
     radius = np.zeros(len(pattern.side)) if radius is None else radius
-    room = _ROOM
     for arc in arcs:
-        while True:
-            sought = _sought(room, len(pattern.slides), *arc.curve.shape[1:], *data.transposed.shape)
-            count = scan(arc.curve, data, pattern, level, BLUR, ROUNDING, radius, _AT_NODES, FROM_NODES, sought)
-            if count < room:
-                break
-            room *= 8  # there may be more than there is room for
-        pairs, times, met, ended, fell = _NOBODY, _NEVER, 2.0, 2.0, float(sought.fell[0])
-        if count:
-            pairs, times = sought.pairs[:count].copy(), sought.times[:count].copy()
-            near.append(pairs)
-            met = min(met, float(times.min()))
-        if len(pattern.slides):
-            ended = float(sought.ended.min())
-        row, drawn = _drawn(arc, data, pattern, min(met, ended, fell, 1.0))
-        first = min(met, ended, fell, drawn)
-        if len(pattern.slides):
-            beyond = max(beyond, float(sought.beyond[first > NODES].max(initial=0.0)))
-        if first > 1.0:
-            continue
-        if fell == first:
-            event = Event(arc.time(fell), "level")
-        elif drawn == first:
-            event = Event(arc.time(drawn), "slide", row)
-        elif ended == first:
-            event = Event(arc.time(ended), "slide", int(pattern.slides[np.argmin(sought.ended), 0]))
-        else:
-            row = int(pairs[np.argmin(times), 0])
-            lines = pairs[(pairs[:, 0] == row) & (times <= met + _TOGETHER), 1]
-            alone = len(arcs) == 1 and min(ended, fell, drawn) > 1.0
-            meets = times <= 1.0
-            event = Event(arc.time(met), "met", row, lines, (pairs[meets], times[meets]) if alone else None)
-        return Search(event, beyond, np.concatenate(near))
-    return Search(None, beyond, np.concatenate(near) if len(near) > 1 else _NOBODY)
+        count, sought = scanned(arc.curve, data, pattern, level, radius)
+        near.append(sought.pairs[:count].copy())
+        events = happenings(arc.curve, count, sought, data, pattern)
+        beyond = max(beyond, farthest(sought, events[0].time if events else 2.0))
+        if events:
+            return Search(events[0]._replace(time=arc.time(events[0].time)), beyond, np.concatenate(near))
+    return Search(None, beyond, np.concatenate(near))
+
+
+def room_for(curve_shape: tuple[int, ...], data: Data, pattern: Pattern, crossings: int = _ROOM) -> Sought:
+    """Room for what is found along a curve."""
+    return _ROOMS.of(crossings, len(pattern.slides), *curve_shape[-2:], *data.transposed.shape)
+
+
+def scanned(
+    curve: Float[np.ndarray, "8 rows columns"], data: Data, pattern: Pattern, level: float, radius: np.ndarray
+) -> tuple[int, Sought]:
+    """The number of crossings along a curve, and all that was found."""
+    room = _ROOM
+    while True:
+        sought = room_for(curve.shape, data, pattern, room)
+        count = scan(curve, data, pattern, level, radius, LOOKING, sought)
+        if count < room:
+            return count, sought
+        room *= 8  # there may be more than there is room for
+
+
+def happenings(
+    curve: Float[np.ndarray, "8 rows columns"], count: int, sought: Sought, data: Data, pattern: Pattern
+) -> list[Event]:
+    """The first event of every row along a curve, and the loss level; in order, times are x ∈ [0, 1]."""
+    first: dict[int, Event] = {}
+    order = np.argsort(sought.times[:count], kind="stable")
+    pairs, times = sought.pairs[:count][order].tolist(), sought.times[:count][order].tolist()
+    for (row, line), x in zip(pairs, times, strict=True):
+        if x > 1.0:
+            break
+        if row not in first:
+            first[row] = Event(x, "met", row, np.array([line]))
+        elif x <= first[row].time + TOGETHER:
+            first[row] = first[row]._replace(lines=np.append(first[row].lines, line))
+    for (row, _), x in zip(pattern.slides.tolist(), sought.ended.tolist(), strict=True):
+        if x <= min(1.0, first[row].time if row in first else 1.0):
+            first[row] = Event(x, "slide", row)
+    events = list(first.values())
+    if sought.fell[0] <= 1.0:
+        events.append(Event(float(sought.fell[0]), "level"))
+    row, x = _drawn(curve, data, pattern, min((event.time for event in events), default=1.0))
+    if x <= 1.0:
+        events.append(Event(x, "slide", row))
+    return sorted(events, key=lambda event: (event.time, _RANKS[event.kind]))
+
+
+_RANKS = {"level": 0, "slide": 1, "met": 2}  # of what happens at once
+
+
+def farthest(sought: Sought, until: float) -> float:
+    """How far a slide was beyond its end, before it ended and before x = ``until``."""
+    if not len(sought.ended):
+        return 0.0
+    return float(sought.beyond[NODES[:, None] < np.minimum(sought.ended, until)].max(initial=0.0))
 
 
 def polished(
@@ -146,7 +178,7 @@ def polished(
     return high
 
 
-def _drawn(arc: Arc, data: Data, pattern: Pattern, until: float) -> tuple[int, float]:
+def _drawn(curve: np.ndarray, data: Data, pattern: Pattern, until: float) -> tuple[int, float]:
     """The first row at rest at w = 0 that something draws away, and when, x ≤ ``until``; 2 if none is.
 
     Rows rest rarely. Whether one still does is a matter of the whole rule at w = 0, so that it is asked once an arc,
@@ -158,7 +190,7 @@ def _drawn(arc: Arc, data: Data, pattern: Pattern, until: float) -> tuple[int, f
     for h in resting(pattern, data.directions.shape[1]).tolist():
 
         def leaves(x: float, h: int = h) -> bool:
-            z = np.einsum("k,k...->...", basis(x), arc.curve)
+            z = on_curve(basis(x), curve)
             return not drawn_from_zero(z, pattern, data, h, pulls_of(z, data, pattern.side)).rests
 
         low, high = 0.0, min(until, first[1], 1.0)

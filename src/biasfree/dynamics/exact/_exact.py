@@ -1,6 +1,7 @@
 """The exact flow of a two-layer network: an integrator that goes from event to event, merging neurons as it goes."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -96,7 +97,7 @@ class Exact:
         self._state = State(plan, neurons, data, time, energy)
         symmetric = plan.loss == "square" and grouped.pairs_up(np.asarray(plan.dataset.targets))
         self._explicit = Explicit(self._state, symmetric)
-        self._late = Late(self._state, self._explicit.limits.atol)
+        self._late = Late(self._state, self._state.limits.atol)
         ended = self._level_met(began)
         if early is None:
             view, z = self._state.view(), self._state.carried.z
@@ -132,4 +133,4 @@ class Exact:
 
 
 def _ended(piece: Piece, status: Status) -> Piece:
-    return Piece(piece.begin, piece.end, piece.at, piece.how, piece.accepted, piece.dense, status)
+    return replace(piece, ended=status)

@@ -2,19 +2,21 @@
 
 import math
 
+import numpy as np
+
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics._status import Status
+from biasfree.dynamics.exact._alone import Crossings, Step, join
 from biasfree.dynamics.exact._data import by_moments
-from biasfree.dynamics.exact._events import Arc, Event, polished, search
-from biasfree.dynamics.exact._kernels import Limits
-from biasfree.dynamics.exact._state import State
-from biasfree.dynamics.exact._steps import SAFETY, Corrected, Taken, take, through, within
+from biasfree.dynamics.exact._events import Event, farthest, happenings, polished, scanned
+from biasfree.dynamics.exact._kernels import Limits, Sought
+from biasfree.dynamics.exact._state import State, View
+from biasfree.dynamics.exact._steps import Steps
 
 _MERGE_EVERY, _MERGE_SOON, _MERGE_SELDOM = 25, 4, 400  # steps between looks for parallel neurons
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
 _WATCH = 8  # steps between looks whether a group has come apart
-_ABSOLUTE = 1e-290  # every row is judged by its own size: one that is negligible now may be the one that grows
 _FIRST = 0.05  # of the time in which the start would move by its own size, the first step
 
 
@@ -24,46 +26,46 @@ class Explicit:
     def __init__(self, state: State, symmetric: bool) -> None:
         """Begin with a short step."""
         self.state, self._symmetric = state, symmetric
-        plan = state.plan
-        # Errors of the energy are judged against the first loss; on the loss clock it is ln L that falls by it.
-        height = 1.0 if plan.clock == "loss" else math.exp(min(state.level, 700.0))
-        self.limits = Limits(SAFETY * plan.rtol, _ABSOLUTE, height)
-        self._merged_at, self._merge_wait = 0, self._soonest_merge
-        left = plan.until - state.time
+        self._merged_at, self._watched_at, self._merge_wait = 0, 0, self._soonest_merge
+        left = state.plan.until - state.time
         state.pace.long = left if math.isfinite(left) else 1.0
         if state.speed > 0:
             state.pace.long = min(_FIRST * state.size / state.speed, state.pace.long) or 1e-300
 
     def advance(self, until: float) -> Piece:
-        """One step, cut short by the first event within it."""
-        state = self.state
-        now, began, view = state.carried, state.time, state.view()
-        left, level = until - began, state.plan.stop.level
+        """Steps until something happens, and what follows from it."""
+        state, now = self.state, self.state.carried
+        began, view = state.time, state.view()
         while True:
-            taken = self._taken(left)
+            taken = self._taken(until - began)
             if isinstance(taken, Status):
                 return self._failed(taken)
-            radius = now.radius()
-            event, beyond, near = search([Arc(0.0, taken.length, taken.curve)], now.data, now.pattern, level, radius)
-            if not now.split(near, radius, state.pace.long):
+            steps, order, met, events = taken
+            now.z, state.energy = steps.curves[-1, 0].copy(), float(steps.energies[-1, 0])
+            if not now.split(met.pairs, state.trial.radius.copy(), state.pace.long):
                 break
             state.moved()
-            view = state.view()
             # What was parted must not be merged again at once.
             self._merged_at, self._merge_wait = state.pace.accepted, min(2 * self._merge_wait, _MERGE_SELDOM)
-        state.inadmissible = max(state.inadmissible, beyond)
-        corrected = None
-        if event is not None and event.crossed is not None:
-            corrected = through(taken, event.crossed, now.data, now.pattern, self._limits(), level)
-        arrival = self._arrive(taken, event if corrected is None else None, corrected)
-        state.time = until if arrival >= left else began + arrival
-        ended = self._after(taken, event if corrected is None else None, corrected, began)
+            if len(steps.curves) > 1:
+                steps = steps.without_last()
+                return self._piece(steps, order, view, began, until)
+            view = state.view()
+        ended = self._end(steps, events, met, until, began)
+        return self._piece(steps, order, view, began, until, ended)
+
+    def _piece(
+        self, steps: Steps, order: int, view: View, began: float, until: float, ended: Status | None = None
+    ) -> Piece:
+        """What was gone, as the loop takes it."""
+        state = self.state
+        state.time = until if steps.arrival >= until - began else began + steps.arrival
 
         def at(time: float) -> Point:
-            x = min(max((time - began) / taken.length, 0.0), arrival / taken.length)
-            return view.point(*within(taken, corrected, x), time)
+            return view.point(*steps.at(time - began), time)
 
-        return Piece(began, state.time, at, f"explicit steps of order {taken.order}", ended=ended)
+        ends = [*(began + end for end in steps.ends[:-1]), state.time]
+        return Piece(began, state.time, at, f"explicit steps of order {order}", len(ends), ended=ended, ends=ends)
 
     def _failed(self, status: Status) -> Piece:
         """Nothing more can be done here."""
@@ -71,56 +73,75 @@ class Explicit:
         view, z, energy, time = state.view(), state.carried.z, state.energy, state.time
         return Piece(time, time, lambda t: view.point(z, energy, t), "explicit steps", 0, ended=status)
 
-    def _taken(self, left: float) -> Taken | Status:
-        """A step that was accepted, or why there is none."""
+    def _taken(self, left: float) -> tuple[Steps, int, Crossings, list[Event]] | Status:
+        """Steps, their order, who comes near a line in the last one and what happens there; or why there are none."""
         state, pace, plan = self.state, self.state.pace, self.state.plan
-        now, limits = state.carried, self._limits()
+        smallest = 1e-15 * state.time + 1e-300
         while True:
-            if not min(pace.method()[1], left) > 1e-15 * state.time + 1e-300:
-                return _status.no_smaller_step(plan.axis, state.time)
             if pace.accepted + pace.rejected >= plan.max_steps:
                 return _status.out_of_steps(plan.axis, state.time, plan.max_steps)
-            taken = take(now.z, state.energy, left, now.data, now.pattern, now.form(), limits, pace, state.trial)
-            if taken is not None:
-                return taken
+            method = pace.method()
+            going = pace.going(method, left, smallest, self._together(), state.energy, plan.stop.level)
+            marched, sought = state.march(method, self._limits(), going)
+            pace.gone(method, marched)
+            if marched.steps:
+                break
+            if not min(marched.step, going.longest, left) > smallest:
+                return _status.no_smaller_step(plan.axis, state.time)
+        steps = Steps.of(state.trial, marched.steps)
+        state.inadmissible = max(state.inadmissible, marched.beyond)
+        events, met = self._met(steps.curves[-1], marched.crossings, sought)
+        return steps, method.order, met, events
+
+    def _together(self) -> int:
+        """How many steps may be taken before something must be looked after."""
+        state, now, pace = self.state, self.state.carried, self.state.pace
+        if (now.pattern.span == now.dim).any():  # rows that rest at w = 0 are asked after every step
+            return 1
+        merge = self._merge_wait - (pace.accepted - self._merged_at)
+        return max(1, min(state.steps, merge, state.plan.max_steps - pace.accepted))
+
+    def _met(self, curve: np.ndarray, crossings: int, sought: Sought) -> tuple[list[Event], Crossings]:
+        """What happens along the last curve of a march, and who comes near a line there."""
+        state, now = self.state, self.state.carried
+        if crossings == len(sought.times):
+            crossings, sought = scanned(curve, now.data, now.pattern, state.plan.stop.level, state.trial.radius)
+        events = happenings(curve, crossings, sought, now.data, now.pattern)
+        state.inadmissible = max(state.inadmissible, farthest(sought, events[0].time if events else 2.0))
+        return events, Crossings(sought.pairs[:crossings].copy(), sought.times[:crossings].copy())
 
     def _limits(self) -> Limits:
-        if self.state.plan.clock == "time":
-            return self.limits
-        # Residuals are e^{−m}/L: what counts is a margin's own error, not its relative one.
-        return self.limits._replace(rtol=self.limits.rtol / max(1.0, -self.state.level))
+        limits, level = self.state.limits, self.state.level if self.state.plan.clock == "loss" else 0.0
+        # On the loss clock residuals are e^{−m}/L: what counts is a margin's own error, not its relative one.
+        return limits._replace(rtol=limits.rtol / max(1.0, -level))
 
-    def _arrive(self, taken: Taken, event: Event | None, corrected: Corrected | None) -> float:
-        """Move the rows to where the step ends; how long it took."""
-        state, now = self.state, self.state.carried
-        if event is not None:
-            arrival = event.time
-            if event.kind == "level":
-                arrival = polished(
-                    lambda t: within(taken, None, t / taken.length)[0], arrival, taken.length, now.data, now.pattern,
-                    state.plan.stop.level,
-                )  # fmt: skip
-            now.z, state.energy = within(taken, None, arrival / taken.length)
-            return arrival
-        if corrected is not None:
-            for x, noted in zip(corrected.times.tolist(), now.cross(corrected.pairs), strict=True):
-                state.note(state.time + x * taken.length, [noted])
-            now.z, state.energy = corrected.z, float(taken.energies[-1]) + corrected.energy
-        else:
-            now.z, state.energy = taken.curve[-1].copy(), float(taken.energies[-1])
-        return taken.length
-
-    def _after(self, taken: Taken, event: Event | None, corrected: Corrected | None, began: float) -> Status | None:
-        """Decide what follows from the event; group afresh where that is due."""
-        state = self.state
-        ended = state.after(event, began)
-        if event is None and corrected is None:
-            last = 12 if taken.order == 8 else 3  # the stage at the step's end
-            state.trial.stages[0], state.trial.powers[0] = state.trial.stages[last], state.trial.powers[last]
-        else:
+    def _end(self, steps: Steps, events: list[Event], met: Crossings, until: float, began: float) -> Status | None:
+        """Move to where the steps end, and decide what follows from what happened there."""
+        state, now, event = self.state, self.state.carried, None
+        begin, length = steps.last
+        noted = []
+        if events:
+            step = Step(length, steps.curves[-1], now.data, now.pattern)
+            heavy = np.zeros(now.active, dtype=bool)
+            heavy[now.groups.row_of[now.riders]] = True
+            steps.joined = join(step, events, met, self._limits(), now.pulls(), heavy)
+            event, end = steps.joined.event, steps.joined.end
+            steps.arrival = float(begin + end * length)
+            if event is not None and event.kind == "level":
+                until_end, level = begin + length, state.plan.stop.level
+                steps.arrival = polished(
+                    lambda t: steps.at(t)[0], steps.arrival, until_end, now.data, now.pattern, level
+                )
+            noted = now.joined(steps.joined)
+        now.z, state.energy = steps.at(steps.arrival)
+        state.time = until if steps.arrival >= until - began else began + steps.arrival
+        for x, each in noted:
+            state.note(began + begin + x * length, [each])
+        ended = state.after(event, began + begin)
+        if events:
             state.moved()
         if event is None:
-            state.pace.free(taken.length)
+            state.pace.free(steps.arrival - begin)
         if not (math.isfinite(state.energy) and math.isfinite(state.size)):
             return _status.not_finite(state.plan.axis, began)
         if ended is None:
@@ -130,13 +151,15 @@ class Explicit:
     def _look_around(self) -> None:
         """Merge what has become parallel, and let go what has come apart."""
         state, now, pace = self.state, self.state.carried, self.state.pace
-        since = pace.accepted - self._merged_at
         if state.plan.weight_decay > 0 and now.vanish():
             state.moved()
-        if since % _WATCH == 0 and now.parted():
-            now.regroup()
-            state.moved()
-        elif since >= self._merge_wait:
+        if pace.accepted - self._watched_at >= _WATCH:
+            self._watched_at = pace.accepted
+            if now.parted():
+                now.regroup()
+                state.moved()
+                return
+        if pace.accepted - self._merged_at >= self._merge_wait:
             self._merged_at = pace.accepted
             if self._symmetric and not now.linear and now.even_part_is_gone():
                 state.restart(by_moments(state.plan.dataset, state.plan.weight_decay, now.data.a))

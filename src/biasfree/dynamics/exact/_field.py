@@ -6,6 +6,7 @@ active ones are **passive**: small differences between merged neurons, which fol
 active row that owns them and are not seen by the output (``_merging``).
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._data import EXPONENTIAL, SQUARE, Data
 from biasfree.dynamics.exact._kernels import Form, Pattern
+from biasfree.dynamics.exact._methods import basis
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
 
@@ -47,18 +49,33 @@ def pulls_of(
     states: Float[np.ndarray, "*n rows columns"], data: Data, side: Float[np.ndarray, "active lines"]
 ) -> Pulls:
     """The pulls of a state, or of many: the equations of ``_data``, as the compiled steps have them too."""
-    active, dim = len(side), data.directions.shape[1]
-    first, second = states[..., :active, :dim], states[..., :active, dim:]
-    if data.b == 0:
-        lin = data.a * (np.swapaxes(second, -1, -2) @ first) @ data.transposed
-        even = np.zeros_like(lin)
+    if len(data.given):
+        both = np.tensordot(basis(data.window[0]), data.given, 1)
+        level, decay, p, q = np.array(np.nan), np.array(data.decay), both[: data.outputs], both[data.outputs :]
     else:
-        products = first @ data.transposed
-        transposed = np.swapaxes(second, -1, -2)
-        lin, even = data.a * (transposed @ products), data.b * (transposed @ (side * products))
-    level, decay, p, q = line_pulls(lin, even, data)
+        level, decay, p, q = line_pulls(*line_outputs(states, data, side), data)
+    return Pulls(level, decay, p, q, matrices_of(p, q, data, side))
+
+
+def matrices_of(
+    p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray
+) -> Float[np.ndarray, "*n active dim outputs"]:
+    """M_h from the lines' pulls."""
     rows = p[..., None, :, :] + side[:, None, :] * q[..., None, :, :]  # (…, active, outputs, lines)
-    return Pulls(level, decay, p, q, np.swapaxes(rows @ data.directions, -1, -2))
+    return np.swapaxes(rows @ data.directions, -1, -2)
+
+
+def line_outputs(
+    states: Float[np.ndarray, "*n rows columns"], data: Data, side: Float[np.ndarray, "active lines"]
+) -> tuple[Float[np.ndarray, "*n outputs lines"], Float[np.ndarray, "*n outputs lines"]]:
+    """lin_l and even_l of all active rows together."""
+    active, dim = len(side), data.directions.shape[1]
+    first, second = states[..., :active, :dim], np.swapaxes(states[..., :active, dim:], -1, -2)
+    if data.b == 0:
+        lin = data.a * (second @ first) @ data.transposed
+        return lin, np.zeros_like(lin)
+    products = first @ data.transposed
+    return data.a * (second @ products), data.b * (second @ (side * products))
 
 
 def line_pulls(
@@ -135,7 +152,7 @@ def form_of(data: Data, side: Float[np.ndarray, "active lines"]) -> Form:
     (active, lines), dim = side.shape, data.directions.shape[1]
     size, outputs = active * dim, data.target.shape[1]
     if data.loss != SQUARE or data.b == 0 or size > _LARGEST_FORM or 2 * size > lines:
-        return NO_FORM[outputs] if outputs in NO_FORM else NO_FORM.setdefault(outputs, _nothing(outputs))
+        return no_form(outputs)
     odd, bent = data.sums
     pulled = data.a * odd[None] + data.b * side[:, None, :] * bent[None]  # (active, outputs, lines)
     constant = np.einsum("hkl,ld->hdk", pulled, data.directions).reshape(size, outputs) / data.samples
@@ -150,11 +167,10 @@ def form_of(data: Data, side: Float[np.ndarray, "active lines"]) -> Form:
     return Form(np.ascontiguousarray(constant), matrix.reshape(size, size))
 
 
-def _nothing(outputs: int) -> Form:
+@functools.cache
+def no_form(outputs: int) -> Form:
+    """Of a pattern whose lines are the cheaper way."""
     return Form(np.zeros((0, outputs)), np.zeros((0, 0)))
-
-
-NO_FORM: dict[int, Form] = {}
 
 
 def after_crossing(form: Form, data: Data, side: Float[np.ndarray, "active lines"], h: int, line: int) -> None:

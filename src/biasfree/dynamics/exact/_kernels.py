@@ -46,6 +46,10 @@ class _Kernel:
 _OPTIMISED = 1  # LLVM's level
 _ENERGY = 0.01  # the energy is a sum over all steps: one of them may spend so much of the tolerance
 NEAR = 3.0
+TOGETHER = 1e-12  # part of a step within which one row meets several lines at once
+_SHRINK_MOST, _SHRINK = 0.1, 0.2  # usual bounds of a step's change
+_CAREFUL = 0.9  # usual part of the step that the error allows
+_STABLE = 4.0  # step × fastest rate from which stability holds the steps; that of order 8 ends near 6
 _NOTHING = 1e-250  # a row so small is as good as zero: its squares and errors are no numbers
 _DEEPEST = 50  # halvings of the unit interval after which float64 ends
 
@@ -82,13 +86,19 @@ class Method(NamedTuple):
     """A Runge–Kutta method: the last core stage is the velocity at the step's end.
 
     Attributes:
+        order: of the step.
+        grow: how much longer the next step may be.
         a: coefficients of the stages, (total, total).
+        times: of the stages, as parts of the step, (total,).
         error, error_low: embedded error estimates, (core,); the second is 0 where there is one only.
         dense: the curve is z + step·dense @ stages, (8, total).
         core: stages that decide about the step, its end included; those after them serve the curve.
     """
 
+    order: int
+    grow: float
     a: np.ndarray
+    times: np.ndarray
     error: np.ndarray
     error_low: np.ndarray
     dense: np.ndarray
@@ -104,25 +114,75 @@ class Limits(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Room for a trial step, and what it leaves there."""
+    """Room for steps, and what they leave there."""
 
-    stages: np.ndarray  # (16, rows, columns); the first holds the velocity at the step's beginning
+    stages: np.ndarray  # (16, rows, columns); the first holds the velocity where the next step begins
     powers: np.ndarray  # squared speeds, (16,)
-    curve: np.ndarray  # (8, rows, columns)
-    energies: np.ndarray  # curve of the energy, (8,)
-    place: np.ndarray  # (rows, columns)
+    curves: np.ndarray  # of each step, (steps, 8, rows, columns)
+    energies: np.ndarray  # curve of the energy of each step, (steps, 8)
+    lengths: np.ndarray  # of each step, and the part of it that was gone, (steps, 2)
+    passed: np.ndarray  # line that was passed where a step ends, -1 if none was, (steps,)
+    start: np.ndarray  # where the next step begins, (rows, columns)
+    place: np.ndarray
     before: np.ndarray
     pull: np.ndarray  # M_h, (active, dim, outputs)
     work: np.ndarray  # p, q and a row of products, (2·outputs + 1, lines)
+    radius: np.ndarray  # of the groups, (active,)
 
     @classmethod
-    def room(cls, rows: int, columns: int, active: int, dim: int, lines: int) -> "Trial":
+    def room(cls, steps: int, rows: int, columns: int, active: int, dim: int, lines: int) -> "Trial":
         """Empty room."""
         shape = (rows, columns)
         return cls(
-            np.empty((16, *shape)), np.empty(16), np.empty((8, *shape)), np.empty(8), np.empty(shape), np.empty(shape),
-            np.empty((active, dim, columns - dim)), np.empty((2 * (columns - dim) + 1, lines)),
+            np.empty((16, *shape)), np.empty(16), np.empty((steps, 8, *shape)), np.empty((steps, 8)),
+            np.empty((steps, 2)), np.empty(steps, dtype=np.int64), np.empty(shape), np.empty(shape), np.empty(shape),
+            np.empty((active, dim, columns - dim)), np.empty((2 * (columns - dim) + 1, lines)), np.empty(active),
         )  # fmt: skip
+
+
+class Looking(NamedTuple):
+    """How curves are searched."""
+
+    nodes: np.ndarray  # x at which functions of a curve are interpolated, (8,)
+    at_nodes: np.ndarray  # a curve's values there from its coefficients, (8, 8)
+    back: np.ndarray  # coefficients from values
+    blur: float  # part of its size by which a row that has met a line is beyond it
+    rounding: float  # of all pulls together, what rounding may make of one
+
+
+class Going(NamedTuple):
+    """How a march may go."""
+
+    left: float  # time until its end
+    smallest: float  # step below which it gives up
+    longest: float  # step
+    step: float  # wanted first
+    per_time: float  # 1/time over which an error may be as large as the tolerance; 0: over any step
+    stiff: int  # steps held by stability, less those that were not
+    steps: int  # accepted ones, at most
+    energy: float  # so far
+    level: float  # ln L at which it ends
+
+
+class Marched(NamedTuple):
+    """How a march went.
+
+    Attributes:
+        steps, rejected: their number; what the last one met is in ``Sought``.
+        step: wanted next.
+        stiff: as in ``Going``.
+        smallest: accepted step.
+        crossings: in ``Sought``.
+        beyond: how far a slide was beyond its end before the last step.
+    """
+
+    steps: int
+    rejected: int
+    step: float
+    stiff: int
+    smallest: float
+    crossings: int
+    beyond: float
 
 
 @_inner
@@ -155,6 +215,21 @@ def _outputs(z: Any, data: Any, side: Any, work: Any) -> None:
             for line in range(lines):
                 work[k, line] += odd * work[last, line]
                 work[outputs + k, line] += bent * side[h, line] * work[last, line]
+
+
+@_inner
+def _given(data: Any, time: float, work: Any) -> None:
+    """Pulls that are given as a curve, at a time."""
+    x, count = data.window[0] + data.window[1] * time, 1.0
+    for k in range(data.given.shape[1]):
+        for line in range(work.shape[1]):
+            work[k, line] = 0.0
+    for n in range(8):
+        weight = count * x**n * (1.0 - x) ** (7 - n)
+        count = count * (7 - n) / (n + 1)
+        for k in range(data.given.shape[1]):
+            for line in range(work.shape[1]):
+                work[k, line] += weight * data.given[n, k, line]
 
 
 @_inner
@@ -265,11 +340,14 @@ def _projected(pattern: Any, pull: Any) -> None:
 
 
 @_inner
-def _velocity(data: Any, pattern: Any, form: Any, trial: Any, s: int) -> None:
+def _velocity(data: Any, pattern: Any, form: Any, trial: Any, s: int, time: float) -> None:
     """Write the velocity of all rows at ``trial.place`` to stage s, and the squared speed of the active ones."""
     dim, active, z = data.transposed.shape[0], pattern.side.shape[0], trial.place
     outputs, decay = z.shape[1] - dim, data.decay
-    if form.constant.shape[0] > 0:
+    if data.given.shape[0] > 0:
+        _given(data, time, trial.work)
+        _gathered(trial.work, data, pattern.side, trial.pull)
+    elif form.constant.shape[0] > 0:
         _by_form(z, form, dim, trial.pull)
     else:
         _outputs(z, data, pattern.side, trial.work)
@@ -342,46 +420,45 @@ def _judged(
     return _error(z, trial, step, energy + gained, limits, method, active), stiffness
 
 
-@_Kernel
-def attempt(
-    z: Any, energy: float, step: float, data: Any, pattern: Any, form: Any, limits: Any, method: Any, trial: Any
-) -> tuple[float, float]:
-    """One step from rows ``z``; ``trial`` holds the velocity there and is filled.
+@_inner
+def _attempt(
+    n: int, time: float, step: float, energy: float, data: Any, pattern: Any, form: Any, limits: Any, method: Any,
+    trial: Any,
+) -> tuple[float, float]:  # fmt: skip
+    """Step n of a march, from ``trial.start``, whose velocity is the first stage; its curve is filled in.
 
     Returns the error in units of the tolerance, and step × fastest rate, as two estimates at the step's end show it.
     The curve is filled only where the error is at most 1.
     """
-    core, active, rows, columns = method.core, pattern.side.shape[0], z.shape[0], z.shape[1]
+    core, active, z = method.core, pattern.side.shape[0], trial.start
     error, stiffness = 0.0, 0.0
-    for s in range(1, method.a.shape[0]):
+    for s in range(1, method.a.shape[0] + 1):
         if s == core:
             error, stiffness = _judged(z, trial, step, energy, limits, method, active)
             if not error <= 1.0:
                 return error, stiffness
-        for row in range(rows):
-            for j in range(columns):
+        if s == method.a.shape[0]:
+            break
+        for row in range(z.shape[0]):
+            for j in range(z.shape[1]):
                 if s == core - 1:
                     trial.before[row, j] = trial.place[row, j]
                 total = 0.0  # the sum first, so that small steps are not lost in rounding
                 for i in range(s):
                     total += method.a[s, i] * trial.stages[i, row, j]
                 trial.place[row, j] = z[row, j] + step * total
-        _velocity(data, pattern, form, trial, s)
-    if method.a.shape[0] == core:
-        error, stiffness = _judged(z, trial, step, energy, limits, method, active)
-        if not error <= 1.0:
-            return error, stiffness
-    for n in range(8):
+        _velocity(data, pattern, form, trial, s, time + method.times[s] * step)
+    for k in range(8):
         gained = 0.0
         for s in range(method.a.shape[0]):
-            gained += method.dense[n, s] * trial.powers[s]
-        trial.energies[n] = energy + step * gained
-        for row in range(rows):
-            for j in range(columns):
+            gained += method.dense[k, s] * trial.powers[s]
+        trial.energies[n, k] = energy + step * gained
+        for row in range(z.shape[0]):
+            for j in range(z.shape[1]):
                 total = 0.0
                 for s in range(method.a.shape[0]):
-                    total += method.dense[n, s] * trial.stages[s, row, j]
-                trial.curve[n, row, j] = z[row, j] + step * total
+                    total += method.dense[k, s] * trial.stages[s, row, j]
+                trial.curves[n, k, row, j] = z[row, j] + step * total
     return error, stiffness
 
 
@@ -421,7 +498,7 @@ class Sought(NamedTuple):
     times: np.ndarray  # when they do, (room,); NEAR: they only come within the row's radius
     ended: np.ndarray  # when each slide ends, (slides,)
     fell: np.ndarray  # when the loss is at the level, (1,)
-    beyond: np.ndarray  # at each node, how far a slide is beyond its end, as part of all pulls; (8,)
+    beyond: np.ndarray  # at each node, how far each slide is beyond its end, as part of all pulls; (8, slides)
     values: np.ndarray  # both margins of every slide and its v·v_begin at the nodes, and the loss; (8, 3·slides + 1)
     place: np.ndarray  # (rows, columns)
     work: np.ndarray  # (2·outputs + 1, lines)
@@ -431,7 +508,8 @@ class Sought(NamedTuple):
     def room(cls, crossings: int, slides: int, rows: int, columns: int, dim: int, lines: int) -> "Sought":
         """Empty room."""
         return cls(
-            np.empty((crossings, 2), dtype=np.int64), np.empty(crossings), np.empty(slides), np.empty(1), np.zeros(8),
+            np.empty((crossings, 2), dtype=np.int64), np.empty(crossings), np.empty(slides), np.empty(1),
+            np.zeros((8, slides)),
             np.empty((8, 3 * slides + 1)), np.empty((rows, columns)), np.empty((2 * (columns - dim) + 1, lines)),
             np.empty((_DEEPEST + 2, 10)),
         )  # fmt: skip
@@ -488,7 +566,6 @@ def _margins(data: Any, pattern: Any, rounding: float, sought: Any, n: int) -> N
     for k in range(2 * outputs):
         for line in range(lines):
             whole += abs(work[k, line])
-    sought.beyond[n] = 0.0
     for i in range(pattern.slides.shape[0]):
         h, held = pattern.slides[i, 0], pattern.slides[i, 1]
         strength, free, size = 0.0, 0.0, 0.0
@@ -503,19 +580,19 @@ def _margins(data: Any, pattern: Any, rounding: float, sought: Any, n: int) -> N
                 free += along * v * (work[k, line] + pattern.side[h, line] * work[outputs + k, line])
         noise = rounding * size * whole
         sought.values[n, 3 * i], sought.values[n, 3 * i + 1] = noise - strength - free, noise - strength + free
+        sought.beyond[n, i] = 0.0
         if size > _NOTHING and whole > 0.0:
-            sought.beyond[n] = max(sought.beyond[n], (strength + abs(free)) / (size * whole))
+            sought.beyond[n, i] = max(0.0, (strength + abs(free)) / (size * whole))
 
 
-@_Kernel
-def scan(
-    curve: Any, data: Any, pattern: Any, level: float, blur: float, rounding: float, radius: Any, at_nodes: Any,
-    back: Any, sought: Any,
+@_inner
+def _scan(
+    curve: Any, begin: float, length: float, data: Any, pattern: Any, level: float, radius: Any, looking: Any,
+    sought: Any,
 ) -> int:  # fmt: skip
     """Search a curve for all that can happen along it (``_events``); returns how many crossings there are.
 
-    ``at_nodes`` gives the curve's values at its nodes, ``back`` coefficients from such values. Crossings that there is
-    no room for are left out: ask again with more room if all of it is used.
+    Crossings that there is no room for are left out: ask again with more room if all of it is used.
     """
     dim, slides, z = data.transposed.shape[0], pattern.slides.shape[0], sought.place
     for i in range(slides):
@@ -527,12 +604,15 @@ def scan(
             for j in range(z.shape[1]):
                 z[row, j] = 0.0
                 for m in range(8):
-                    z[row, j] += at_nodes[n, m] * curve[m, row, j]
-        _outputs(z, data, pattern.side, sought.work)
-        height = _log_loss(sought.work, data)
-        sought.values[n, 3 * slides] = max(height, -1e300) - level
-        _pulls(sought.work, data, height if data.by_loss else 0.0)
-        _margins(data, pattern, rounding, sought, n)
+                    z[row, j] += looking.at_nodes[n, m] * curve[m, row, j]
+        if data.given.shape[0] > 0:
+            _given(data, begin + looking.nodes[n] * length, sought.work)
+        else:
+            _outputs(z, data, pattern.side, sought.work)
+            height = _log_loss(sought.work, data)
+            sought.values[n, 3 * slides] = max(height, -1e300) - level
+            _pulls(sought.work, data, height if data.by_loss else 0.0)
+        _margins(data, pattern, looking.rounding, sought, n)
         for i in range(slides):
             total, h = 0.0, pattern.slides[i, 0]
             for k in range(dim, z.shape[1]):
@@ -542,10 +622,167 @@ def scan(
         for m in range(8):
             sought.stack[0, m] = 0.0
             for n in range(8):
-                sought.stack[0, m] += back[m, n] * sought.values[n, i]
+                sought.stack[0, m] += looking.back[m, n] * sought.values[n, i]
         x = _first_below(sought.stack)
         if i == 3 * slides:
             sought.fell[0] = x
         elif x < sought.ended[i // 3]:
             sought.ended[i // 3] = x
-    return 0 if data.b == 0.0 else _crossings(curve, data, pattern.side, blur, radius, sought)
+    return 0 if data.b == 0.0 else _crossings(curve, data, pattern.side, looking.blur, radius, sought)
+
+
+@_Kernel
+def scan(curve: Any, data: Any, pattern: Any, level: float, radius: Any, looking: Any, sought: Any) -> int:
+    """What can happen along a curve whose pulls are not given; see ``_scan``."""
+    return _scan(curve, 0.0, 0.0, data, pattern, level, radius, looking, sought)
+
+
+@_inner
+def _happens(crossings: int, sought: Any) -> bool:
+    """Whether anything does."""
+    first = sought.fell[0]
+    for i in range(sought.ended.shape[0]):
+        first = min(first, sought.ended[i])
+    return crossings > 0 or first <= 1.0
+
+
+@_inner
+def _passes(n: int, time: float, crossings: int, data: Any, pattern: Any, form: Any, trial: Any, sought: Any) -> bool:
+    """Whether a row that goes alone passes the first line it meets in step n, and nothing else; then it does.
+
+    It does where the velocity beyond the line leads on, away from it.
+    """
+    if data.given.shape[0] == 0 or trial.start.shape[0] > 1 or pattern.slides.shape[0] > 0 or pattern.span[0] > 0:
+        return False
+    first, x = -1, 1.0
+    for i in range(crossings):
+        if sought.times[i] <= x:
+            first, x = i, sought.times[i]
+    for i in range(crossings):
+        if i != first and sought.times[i] <= x + TOGETHER:
+            return False
+    if first < 0:
+        return False
+    line, part, along, count = sought.pairs[first, 1], 0.0, 0.0, 1.0
+    for j in range(trial.place.shape[1]):
+        trial.place[0, j] = 0.0
+    for k in range(8):
+        weight = count * x**k * (1.0 - x) ** (7 - k)
+        count = count * (7 - k) / (k + 1)
+        for j in range(trial.place.shape[1]):
+            trial.place[0, j] += weight * trial.curves[n, k, 0, j]
+    for _ in range(2):
+        part = 0.0
+        for j in range(data.directions.shape[1]):
+            part += trial.place[0, j] * data.directions[line, j]
+        for j in range(data.directions.shape[1]):
+            trial.place[0, j] -= part * data.directions[line, j]
+    pattern.side[0, line] *= -1.0
+    _velocity(data, pattern, form, trial, 0, time + x * trial.lengths[n, 0])
+    for j in range(data.directions.shape[1]):
+        along += trial.stages[0, 0, j] * data.directions[line, j]
+    if not pattern.side[0, line] * along > 0.0:
+        pattern.side[0, line] *= -1.0
+        return False
+    trial.lengths[n, 1], trial.passed[n] = x, line
+    for j in range(trial.place.shape[1]):
+        trial.start[0, j] = trial.place[0, j]
+    return True
+
+
+@_inner
+def _energy_at(n: int, trial: Any) -> float:
+    """Where step n was left."""
+    x, total, count = trial.lengths[n, 1], 0.0, 1.0
+    for k in range(8):
+        total += count * x**k * (1.0 - x) ** (7 - k) * trial.energies[n, k]
+        count = count * (7 - k) / (k + 1)
+    return total
+
+
+@_inner
+def _radii(trial: Any, pattern: Any, spread: Any, dim: int) -> None:
+    """How far, at most, a group's neurons are from its row, scaled to it; 0 for a neuron by itself."""
+    active = trial.radius.shape[0]
+    for h in range(active):
+        trial.radius[h] = 0.0
+    for row in range(active, trial.start.shape[0]):
+        square = 0.0
+        for j in range(dim):
+            square += trial.start[row, j] * trial.start[row, j]
+        trial.radius[pattern.owner[row]] += spread[row - active] * math.sqrt(square)
+
+
+@_inner
+def _factor(error: float, method: Any) -> float:
+    """What the next step should be, in units of one of this error."""
+    if not error < np.inf:
+        return _SHRINK_MOST
+    factor = _CAREFUL * max(error, 1e-14) ** (-1.0 / method.order)
+    if error <= 1.0:
+        return min(method.grow, max(_SHRINK, factor))
+    return max(_SHRINK if error < 1e10 else _SHRINK_MOST, factor)
+
+
+@_inner
+def _onward(n: int, trial: Any, last: int) -> None:
+    """The next step begins where step n ended."""
+    for row in range(trial.start.shape[0]):
+        for j in range(trial.start.shape[1]):
+            trial.start[row, j] = trial.curves[n, 7, row, j]
+            trial.stages[0, row, j] = trial.stages[last, row, j]
+    trial.powers[0] = trial.powers[last]
+
+
+@_inner
+def _farthest(sought: Any) -> float:
+    """How far a slide was beyond its end, in a step in which nothing happened."""
+    most = 0.0
+    for n in range(8):
+        for i in range(sought.beyond.shape[1]):
+            most = max(most, sought.beyond[n, i])
+    return most
+
+
+@_Kernel
+def march(
+    z: Any, going: Any, data: Any, pattern: Any, form: Any, limits: Any, method: Any, spread: Any, looking: Any,
+    trial: Any, sought: Any,
+) -> Any:  # fmt: skip
+    """Steps from rows ``z`` until something happens within one; ``trial`` holds them all, ``sought`` what happened.
+
+    A row that goes alone, by given pulls, also passes lines on its way. Without any step only the velocity is found.
+    """
+    taken, rejected, crossings, stiff = 0, 0, 0, going.stiff
+    time, energy, step, smallest, beyond = 0.0, going.energy, going.step, np.inf, 0.0
+    for row in range(z.shape[0]):
+        for j in range(z.shape[1]):
+            trial.start[row, j] = trial.place[row, j] = z[row, j]
+    _velocity(data, pattern, form, trial, 0, 0.0)
+    while taken < going.steps and rejected <= 2 * going.steps and time < going.left:
+        length = min(step, going.longest, going.left - time)
+        if not length > going.smallest:
+            break
+        share = min(1.0, length * going.per_time) if going.per_time > 0.0 else 1.0
+        allowed = Limits(share * limits.rtol, limits.atol if going.per_time == 0.0 else 0.0, limits.energy)
+        error, stiffness = _attempt(taken, time, length, energy, data, pattern, form, allowed, method, trial)
+        wanted, held = length * _factor(error, method), stiffness > _STABLE
+        if not error <= 1.0:
+            # At the edge of stability every second or third step fails.
+            step, rejected, stiff = wanted, rejected + 1, stiff + 3 if held else max(0, stiff - 1)
+            continue
+        # A step cut short by the end says nothing against the one that was planned.
+        step, smallest = wanted if length >= step else max(step, wanted), min(smallest, length)
+        stiff = stiff + 1 if held else max(0, stiff - 1)
+        trial.lengths[taken, 0], trial.lengths[taken, 1], trial.passed[taken] = length, 1.0, -1
+        _radii(trial, pattern, spread, data.directions.shape[1])
+        crossings = _scan(trial.curves[taken], time, length, data, pattern, going.level, trial.radius, looking, sought)
+        taken += 1
+        if not _happens(crossings, sought):
+            time, energy, beyond = time + length, trial.energies[taken - 1, 7], max(beyond, _farthest(sought))
+            _onward(taken - 1, trial, method.core - 1)
+        elif _passes(taken - 1, time, crossings, data, pattern, form, trial, sought):
+            time, energy, crossings = time + length * trial.lengths[taken - 1, 1], _energy_at(taken - 1, trial), 0
+        else:
+            break
+    return Marched(taken, rejected, step, stiff, smallest, crossings, beyond)

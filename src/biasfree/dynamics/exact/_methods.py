@@ -30,6 +30,11 @@ def basis(x: Float[np.ndarray, "..."] | float) -> Float[np.ndarray, "... 8"]:
     return _BINOMIALS * x**powers * (1 - x) ** (DEGREE - powers)
 
 
+def on_curve(weights: Float[np.ndarray, "*n 8"], curve: Float[np.ndarray, "8 *shape"]) -> np.ndarray:
+    """The points of a curve that ``basis`` gives the weights of, (*n, *shape)."""
+    return (weights @ curve.reshape(len(curve), -1)).reshape(*weights.shape[:-1], *curve.shape[1:])
+
+
 _BINOMIALS = np.array([comb(DEGREE, k) for k in range(DEGREE + 1)], dtype=float)
 FROM_NODES = np.linalg.inv(basis(NODES))  # values at the nodes → coefficients
 
@@ -52,7 +57,8 @@ def _order_8() -> Method:
     a[:12, :12], a[12], a[13:] = DOP853.A, change, DOP853.A_EXTRA
     dense = np.column_stack(terms) @ stages
     dense[0], dense[-1] = 0.0, change  # both ends exactly
-    return Method(a, np.ascontiguousarray(DOP853.E5), np.ascontiguousarray(DOP853.E3), dense, 13)
+    errors = (np.ascontiguousarray(DOP853.E5), np.ascontiguousarray(DOP853.E3))
+    return Method(8, 10.0, a, a.sum(axis=1), *errors, dense, 13)
 
 
 def _order_3() -> Method:
@@ -64,7 +70,8 @@ def _order_3() -> Method:
     values = np.hstack([comb(3, k) * x**k * (1 - x) ** (3 - k) for k in range(4)]) @ cubic
     dense = FROM_NODES @ values
     dense[0], dense[-1] = 0.0, weights
-    return Method(a, np.array([-5 / 72, 1 / 12, 1 / 9, -1 / 8]), np.zeros(4), dense, 4)
+    error = np.array([-5 / 72, 1 / 12, 1 / 9, -1 / 8])
+    return Method(3, 3.0, a, a.sum(axis=1), error, np.zeros(4), dense, 4)
 
 
 ORDER_8, ORDER_3 = _order_8(), _order_3()

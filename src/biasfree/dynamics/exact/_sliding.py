@@ -20,7 +20,7 @@ from biasfree.switching import Settled, from_zero, settle
 ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
-_GRAZING = 1e3  # largest |Δẇ|/|dᵀẇ| at which a saltation is still of first order
+_BRIEF = 0.05  # of the time in which a row moves by its own size, what a group may take to cross a line as one
 
 
 class Happened(NamedTuple):
@@ -95,19 +95,34 @@ def written(
     """A pattern in which row h has these sides and slides; ``everything`` holds it at w = 0."""
     held, dim = np.flatnonzero(sliding & ~np.bool_(everything)), data.directions.shape[1]
     span = dim if everything else len(held)
-    basis = np.pad(pattern.basis, ((0, 0), (0, max(0, span - pattern.basis.shape[1])), (0, 0)))
+    basis = _with_room(pattern.basis, span)
     sides, spans = pattern.side.copy(), pattern.span.copy()
     others = pattern.slides[:, 0] != h
     slides = np.concatenate([pattern.slides[others], np.column_stack([np.full(len(held), h), held])])
     dual = np.zeros((0, dim))
     if held.size and not everything:
         directions = data.directions[held]
-        dual = np.linalg.pinv(directions).T
-        basis[h, : len(held)] = np.linalg.qr(directions.T)[0].T
+        dual = directions if len(held) == 1 else np.ascontiguousarray(np.linalg.pinv(directions).T)
+        basis[h, : len(held)] = _orthonormal(directions)
     if everything:
         basis[h] = np.eye(dim, basis.shape[1]).T
     sides[h], spans[h] = np.where(sliding, 0.0, side), span
     return Pattern(sides, pattern.owner, basis, spans, slides, np.concatenate([pattern.dual[others], dual]))
+
+
+def with_rows(pattern: Pattern, rows: dict[int, Pattern]) -> Pattern:
+    """A pattern in which some rows are as in patterns of their own."""
+    room = max([pattern.basis.shape[1], *(own.basis.shape[1] for own in rows.values())])
+    basis = _with_room(pattern.basis, room)
+    side, span = pattern.side.copy(), pattern.span.copy()
+    others = ~np.isin(pattern.slides[:, 0], list(rows))
+    slides, dual = [pattern.slides[others]], [pattern.dual[others]]
+    for h, own in rows.items():
+        side[h], span[h] = own.side[0], own.span[0]
+        basis[h, : own.basis.shape[1]] = own.basis[0]
+        slides.append(own.slides + np.array([h, 0]))
+        dual.append(own.dual)
+    return Pattern(side, pattern.owner, basis, span, np.concatenate(slides), np.concatenate(dual))
 
 
 def flipped(pattern: Pattern, pairs: Iterable[tuple[int, int]]) -> Pattern:
@@ -120,9 +135,21 @@ def flipped(pattern: Pattern, pairs: Iterable[tuple[int, int]]) -> Pattern:
 
 def _put_on(w: Float[np.ndarray, "dim"], directions: Float[np.ndarray, "some dim"]) -> None:
     """Move w exactly onto some lines."""
-    basis = np.linalg.qr(directions.T)[0]
+    basis = _orthonormal(directions)
     for _ in range(2):
-        w -= basis @ (basis.T @ w)
+        w -= (basis @ w) @ basis
+
+
+def _orthonormal(directions: Float[np.ndarray, "some dim"]) -> Float[np.ndarray, "some dim"]:
+    """A basis of what some lines span."""
+    return directions if len(directions) == 1 else np.linalg.qr(directions.T)[0].T
+
+
+def _with_room(basis: Float[np.ndarray, "active room dim"], span: int) -> Float[np.ndarray, "active room dim"]:
+    """A copy with room for so many vectors of each row."""
+    if span <= basis.shape[1]:
+        return basis.copy()
+    return np.pad(basis, ((0, 0), (0, span - basis.shape[1]), (0, 0)))
 
 
 def resting(pattern: Pattern, dim: int) -> Int[np.ndarray, "rows"]:
@@ -168,8 +195,10 @@ def _carry_over(
     was, now = moving(before), moving(after)
     for line in met.tolist():
         d = data.directions[line]
-        speed, change = was @ d, now - was
-        if speed != 0 and np.linalg.norm(change) <= _GRAZING * abs(speed):
-            z[own, :dim] += np.outer(z[own, :dim] @ d, change) / speed
+        apart, speed, change = z[own, :dim] @ d, was @ d, now - was
+        # Where they cross one after the other for long, that is for ``Carried.split``.
+        brief = np.abs(apart) * np.linalg.norm(was) <= _BRIEF * abs(speed) * np.linalg.norm(z[h, :dim])
+        if speed != 0:
+            z[own, :dim] += np.outer(np.where(brief, apart, 0.0), change) / speed
     basis = after.basis[h, : after.span[h]]
     z[own, :dim] -= (z[own, :dim] @ basis.T) @ basis

@@ -12,14 +12,19 @@ from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._carried import Carried, Noted
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._events import Event
-from biasfree.dynamics.exact._field import pulls_of, velocity
-from biasfree.dynamics.exact._kernels import Trial
+from biasfree.dynamics.exact._events import LOOKING, Event, room_for
+from biasfree.dynamics.exact._field import pulls_of
+from biasfree.dynamics.exact._kernels import Going, Limits, Marched, Method, Sought, Trial, march
 from biasfree.dynamics.exact._merging import Merged
+from biasfree.dynamics.exact._methods import ORDER_8
 from biasfree.dynamics.exact._pace import Pace
 from biasfree.switching import Switches
 
+SAFETY = 0.3  # part of rtol that a step may spend
+_ABSOLUTE = 1e-290  # every row is judged by its own size: one that is negligible now may be the one that grows
 _OVERHEAD = 12_000  # multiplications that cost as much as a step's bookkeeping (measured)
+_STEPS = 8  # taken together at most
+_ENTRIES, _PRODUCTS = 200_000, 5_000_000  # kept of them, and multiplied in one evaluation of all, at most: Ctrl-C waits
 _FLOOD = 1000  # events without a step of time among them after which the flow is stuck
 _MOST_EVENTS = 1_000_000  # rows of the table of events up to which every neuron of a group is named
 
@@ -54,6 +59,7 @@ class State:
         time, energy: where it stands.
         carried: rows, pattern and groups.
         trial: room for steps; its first stage is the velocity here.
+        limits: what a step may be off by.
         pace: how long steps are, and what they cost.
         inadmissible: the third gauge, see ``Trajectory.admissibility``.
         last_event: when a step was ended by one.
@@ -64,9 +70,13 @@ class State:
         self.plan, self.time, self.energy = plan, time, energy
         self.pace = Pace(1.0)
         self.carried = Carried(neurons, data, plan.rtol)
-        self._still_since = time
+        self._still_since, self._shape = time, (0, 0, 0, 0, 0, 0)
+        self.limits = Limits(SAFETY * plan.rtol, _ABSOLUTE, 1.0)
         self.inadmissible, self.last_event, self._flood = 0.0, time, 0
         self.noted: list[tuple[float, Noted]] = []
+        # Errors of the energy are judged against the first loss; on the loss clock it is ln L that falls by it.
+        if plan.clock == "time":
+            self.limits = self.limits._replace(energy=math.exp(min(self.level, 700.0)))
         self.moved()
 
     def restart(self, data: Data) -> None:
@@ -86,12 +96,23 @@ class State:
     def moved(self) -> None:
         """The rows or their pattern are others than a step left them: find their velocity afresh."""
         now = self.carried
-        moving = velocity(now.z, now.pulls(), now.pattern)
-        (rows, columns), (dim, lines) = now.z.shape, now.data.transposed.shape
-        self.trial = Trial.room(rows, columns, now.active, dim, lines)
-        self.trial.stages[0] = moving
-        self.trial.powers[0] = float(np.sum(moving[: now.active] ** 2))
-        self.pace.overhead = _OVERHEAD / max(1, now.active * now.pattern.side.shape[1] * now.z.shape[1])
+        (rows, columns), lines = now.z.shape, now.pattern.side.shape[1]
+        entries, products = rows * columns, max(1, now.active * lines * columns)
+        self.steps = int(min(_STEPS, max(1, _ENTRIES // (8 * max(entries, 1))), max(1, _PRODUCTS // products)))
+        shape = (self.steps, rows, columns, now.active, *now.data.transposed.shape)
+        if shape != self._shape:
+            self.trial, self._shape = Trial.room(*shape), shape
+        self.pace.overhead = _OVERHEAD / products
+        self.march(ORDER_8, self.limits, Going(0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, -math.inf))
+
+    def march(self, method: Method, limits: Limits, going: Going) -> tuple[Marched, Sought]:
+        """Steps from here until something happens; the state stays where it is."""
+        now = self.carried
+        sought = room_for(now.z.shape, now.data, now.pattern)
+        marched = march(
+            now.z, going, now.data, now.pattern, now.form(), limits, method, now.spread(), LOOKING, self.trial, sought
+        )
+        return marched, sought
 
     @property
     def level(self) -> float:
@@ -119,8 +140,7 @@ class State:
             return None
         if event.kind == "level":
             return _status.at_level(self.plan.axis, self.time)
-        met = np.zeros(0, dtype=np.int64) if event.lines is None else event.lines
-        self.note(self.time, self.carried.decide(event.row, met))
+        self.note(self.time, self.carried.decide(event.row, event.lines))
         self._flood = self._flood + 1 if self.time <= began * (1 + 1e-14) else 0
         self.pace.met_event(self.time - self.last_event)
         self.last_event = self.time

@@ -1,0 +1,359 @@
+"""Rows that meet an event within a step, and go on alone to its end.
+
+An event belongs to one row. If all rows had to stop there, a step of the whole network would be spent on it, and a
+network twice as wide would cost four times as much. Instead the step of all rows, as if nothing had happened, gives
+the lines' pulls p(t), q(t) along it. A row that met something is moved by these from there on, through all its further
+events, at the cost of a row.
+
+What is neglected by that is small: the row's own way differs from the one the others saw, by what a kink does in part
+of a step, and the others are pulled otherwise by that. This is added to first order (∫ ΔM z dt, by quadrature), and
+must be a small part of the tolerance in itself. Otherwise the step is cut where it is, at last at its first event,
+where nothing is neglected.
+
+Crossings whose kick, for the rest of the step, moves the row by a hundredth of its tolerance are **unfelt**: the row
+changes sides and nothing else. On symmetric data almost all are.
+"""
+
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from biasfree.dynamics.exact._data import SQUARE, Data
+from biasfree.dynamics.exact._events import LOOKING, Event, happenings, room_for
+from biasfree.dynamics.exact._field import Pulls, line_outputs, line_pulls, matrices_of, no_form, pulls_of, velocity
+from biasfree.dynamics.exact._kernels import Going, Limits, Marched, Pattern, Trial, march
+from biasfree.dynamics.exact._methods import FROM_NODES, ORDER_8, basis, on_curve
+from biasfree.dynamics.exact._sliding import decide, flipped, held_by
+
+_UNFELT = 0.01  # part of its tolerance that crossings may move a row by in a step and not be felt
+_FELT = 0.3  # part of a step's tolerance that the first-order change of other rows may have
+_WORTH = 0.25  # part of what is left of a step that must be gained
+_TRIES = 3  # ends of the step that are tried
+_SHORTEST = 0.2  # part of what lies beyond the first event that a second try keeps at least
+_MOST = 40  # events of one row in a step
+_STEPS = 8  # of a row alone, in one call
+_GAUSS, _GAUSS_WEIGHTS = 0.5 * np.array(np.polynomial.legendre.leggauss(5)) + np.array([[0.5], [0.0]])  # on [0, 1]
+_SLOPES = 7 * (np.eye(7, 8, 1) - np.eye(7, 8))  # coefficients of a curve's derivative, of degree 6, from its own
+
+
+class Arc(NamedTuple):
+    """Part of a row's own way: from x = ``begin`` to ``end`` on a curve that would go on to ``reach``."""
+
+    begin: float
+    end: float
+    reach: float
+    curve: Float[np.ndarray, "8 own columns"]
+    energies: Float[np.ndarray, "8"]
+    pattern: Pattern
+
+
+class Way(NamedTuple):
+    """The way of one row, and the passive ones it owns, after its first event.
+
+    Attributes:
+        rows: their numbers, the active one first.
+        arcs: where they go.
+        events: x, line and kind.
+        stopped: the one x at which it must end, 2 if it need not.
+    """
+
+    rows: Int[np.ndarray, "own"]
+    arcs: list[Arc]
+    events: list[tuple[float, int, str]]
+    stopped: list[float]
+
+    def at(self, x: float) -> tuple[Float[np.ndarray, "own columns"], float, Pattern]:
+        """Rows, energy since the first event, and pattern at x."""
+        arc = next((arc for arc in self.arcs if x <= arc.end), self.arcs[-1])
+        weights = basis((x - arc.begin) / (arc.reach - arc.begin))
+        return on_curve(weights, arc.curve), float(weights @ arc.energies), arc.pattern
+
+
+class Joined(NamedTuple):
+    """A step in which some rows went alone.
+
+    Attributes:
+        begin, end: x of the first event, and where the step ends.
+        event: what ends it there, if something does.
+        ways: of rows that went alone.
+        unfelt: rows and lines they crossed unfelt, and x.
+        added: to all rows at the end, by what these did to the others.
+        energy: likewise, to the energy.
+        step: as if nothing happened in it.
+    """
+
+    begin: float
+    end: float
+    event: Event | None
+    ways: list[Way]
+    unfelt: "Crossings"
+    added: Float[np.ndarray, "rows columns"]
+    energy: float
+    step: "Step"
+
+    def change(self, x: float, z: Float[np.ndarray, "rows columns"]) -> float:
+        """Put the rows of ``z`` at x where they are; what is added to the energy."""
+        if x <= self.begin or not self.ways:
+            return 0.0
+        part = ((x - self.begin) / (self.end - self.begin)) ** 2
+        z += part * self.added
+        energy = part * self.energy
+        for way in self.ways:
+            if x > way.arcs[0].begin:
+                own, gained, pattern = way.at(x)
+                energy += gained - self.step.spent(way.rows[0], way.arcs[0].begin, x)
+                z[way.rows] = own + _across(part * self.added[way.rows], pattern)
+        return energy
+
+
+class Crossings(NamedTuple):
+    """Rows and lines that meet, and when, x ∈ [0, 1]."""
+
+    pairs: Int[np.ndarray, "some 2"]
+    times: Float[np.ndarray, "some"]
+
+    def take(self, which: Bool[np.ndarray, "some"]) -> "Crossings":
+        """Some of them."""
+        return Crossings(self.pairs[which], self.times[which])
+
+
+class Step(NamedTuple):
+    """The step of all rows as if nothing happened in it."""
+
+    length: float
+    curve: Float[np.ndarray, "8 rows columns"]
+    data: Data
+    pattern: Pattern
+
+    def spent(self, row: int, begin: float, end: float) -> float:
+        """Energy of a row from x = begin to end."""
+        x = begin + (end - begin) * _GAUSS
+        speed = _degree_6(x) @ (_SLOPES @ self.curve[:, row]) / self.length
+        return float(self.length * (end - begin) * (_GAUSS_WEIGHTS @ np.sum(speed**2, axis=1)))
+
+
+def join(
+    step: Step,
+    events: list[Event],
+    crossings: Crossings,
+    limits: Limits,
+    found: Pulls,
+    heavy: Bool[np.ndarray, "active"],
+) -> Joined:
+    """Take rows through their events where that is exact enough.
+
+    Args:
+        step: as if nothing happened.
+        events: the first of each row, in order.
+        crossings: all of them.
+        limits: what it may be off by.
+        found: pulls at its beginning.
+        heavy: rows that must not go alone.
+    """
+    unfelt = _unfelt(step, events, crossings, limits, found)
+    felt = [event for event in events if event.kind == "level" or not unfelt[event.row]]
+    stop, end, light = _sorted(step, felt, limits, found, heavy)
+    ways, added, energy = list[Way](), np.zeros(step.curve.shape[1:]), 0.0
+    if light:
+        ways, end, added, energy = _gone(step, light, limits, end)
+        if not ways:
+            stop, end = felt[0], felt[0].time
+    ending = stop if stop is not None and stop.time <= end else None
+    begin = light[0].time if ways else end
+    return Joined(begin, end, ending, ways, _passed(step, crossings, unfelt, end), added, energy, step)
+
+
+def _passed(step: Step, crossings: Crossings, unfelt: np.ndarray, end: float) -> Crossings:
+    """Crossings of some rows, as far as these are beyond the line at x = end."""
+    rows, lines = crossings.pairs.T
+    w = on_curve(basis(end), step.curve)[rows, : step.data.directions.shape[1]]
+    beyond = step.pattern.side[rows, lines] * np.sum(w * step.data.directions[lines], axis=1) < 0
+    return crossings.take(unfelt[rows] & beyond & (crossings.times <= end))
+
+
+def _gone(
+    step: Step, light: list[Event], limits: Limits, end: float
+) -> tuple[list[Way], float, Float[np.ndarray, "rows columns"], float]:
+    """Ways of rows alone, where the step ends, and what is added to rows and energy; no ways if none will do."""
+    lin, even = line_outputs(on_curve(LOOKING.at_nodes, step.curve), step.data, step.pattern.side)
+    _, _, p, q = line_pulls(lin, even, step.data)
+    given = on_curve(FROM_NODES, np.concatenate([p, q], axis=1))
+    ways, begin = [], light[0].time
+    for event in light:
+        if event.time < end:
+            ways.append(_alone(step, event, given, limits, end))
+            end = min(end, ways[-1].stopped[0])
+    for _ in range(_TRIES):
+        ways = [way for way in ways if way.arcs and way.arcs[0].begin < end]
+        if not ways:
+            break
+        ratio, added, energy = _felt(step, ways, begin, end, (lin, even), limits)
+        if ratio <= 1:
+            return ways, end, added, energy
+        end = begin + (end - begin) * max(_SHORTEST, 0.9 * ratio ** (-1 / 3))
+    return [], end, step.curve[0], 0.0
+
+
+def _unfelt(
+    step: Step, events: list[Event], crossings: Crossings, limits: Limits, found: Pulls
+) -> Bool[np.ndarray, "active"]:
+    """Rows that meet nothing but lines whose kicks they do not feel."""
+    active, dim = len(step.pattern.side), step.data.directions.shape[1]
+    unfelt = np.zeros(active, dtype=bool)
+    unfelt[[event.row for event in events if event.kind == "met"]] = True
+    (rows, lines), end = crossings.pairs.T, step.curve[-1]
+    q = np.maximum(np.abs(found.q), np.abs(pulls_of(end, step.data, step.pattern.side).q))
+    kicks = 2 * np.sum(np.abs(end[rows, dim:]) * q[:, lines].T, axis=1)
+    moved = np.bincount(rows, kicks * np.maximum(0.0, 1 - crossings.times) * step.length, minlength=active)
+    room = limits.atol + limits.rtol * np.abs(end[:active]).max(axis=1, initial=0.0)
+    return unfelt & (moved <= _UNFELT * room)
+
+
+def _sorted(
+    step: Step, events: list[Event], limits: Limits, found: Pulls, heavy: np.ndarray
+) -> tuple[Event | None, float, list[Event]]:
+    """The event that must end the step, where it must end, and the events before it whose rows may go alone.
+
+    A kick k of ẇ changes w by kτ within a time τ, the pulls by C|v|kτ, C the curvature, and other rows by a part
+    C|v|kτ³/6 of themselves.
+    """
+    data, pattern = step.data, step.pattern
+    dim = data.directions.shape[1]
+    if events and data.by_loss and data.decay > 0:  # pulls are not all that moves a row then
+        return events[0], events[0].time, []
+    curved = float(data.powers[0].sum()) / data.samples
+    if data.loss != SQUARE:
+        curved = found.whole * float(np.abs(data.position).max(initial=0.0))
+    end, light = 1.0, []
+    for event in events:
+        if event.time >= end:
+            break
+        reach = 0.0
+        if event.kind != "level" and not heavy[event.row] and pattern.span[event.row] < dim:
+            second = step.curve[0, event.row, dim:]
+            lines = event.lines if event.kind == "met" else held_by(pattern, event.row)
+            kick = 2 * float(np.abs(second @ found.q[:, lines]).sum())
+            weight = curved * float(np.linalg.norm(second)) * kick
+            reach = np.inf if weight == 0 else (6 * _FELT * limits.rtol / weight) ** (1 / 3) / step.length
+        if reach < _WORTH * (1 - event.time):
+            return event, event.time, light
+        end = min(end, event.time + reach)
+        light.append(event)
+    return None, end, light
+
+
+def _alone(step: Step, event: Event, given: np.ndarray, limits: Limits, end: float) -> Way:
+    """The way of a row after its first event."""
+    active, dim = len(step.pattern.side), step.data.directions.shape[1]
+    passive = active + np.flatnonzero(step.pattern.owner[active:] == event.row)
+    way = Way(np.concatenate([[event.row], passive]), [], [], [2.0])
+    x, energy, lines, wanted = event.time, 0.0, event.lines, np.inf
+    pattern, z = _only(step.pattern, event.row, len(passive)), on_curve(basis(x), step.curve[:, way.rows])
+    # A single line may be passed by the first step itself, which meets it at once.
+    met = event.kind != "met" or len(lines) > 1 or len(passive) > 0 or pattern.span[0] > 0
+    data = step.data._replace(given=given, window=np.array([x, 1 / step.length]))
+    trial = Trial.room(_STEPS, *z.shape, 1, *data.transposed.shape)
+    while x < end:
+        data.window[0], left = x, (end - x) * step.length
+        if met:
+            pattern, happened = decide(z, pattern, data, 0, lines)
+            way.events.extend((x, line, kind) for line, kind in happened)
+        going = Going(left, 1e-15 * left, np.inf, min(wanted, left), 0.0, 0, _STEPS, energy, -np.inf)
+        marched, events = _marched(z, going, data, pattern, limits, trial)
+        if marched.steps == 0 or pattern.span[0] == dim or len(way.events) > _MOST:
+            way.stopped[0] = x
+            break
+        x, pattern = _take_in(way, x, pattern, step.length, trial, marched.steps, events)
+        z, energy, _ = way.at(x)
+        met, wanted = bool(events), marched.step
+        if met:
+            lines = events[0].lines
+            if len(passive):  # its neurons would meet it one after the other: that is for ``Carried.split``
+                way.stopped[0] = x
+                break
+    return way
+
+
+def _marched(
+    z: np.ndarray, going: Going, data: Data, pattern: Pattern, limits: Limits, trial: Trial
+) -> tuple[Marched, list[Event]]:
+    """Steps of a row alone, and what happens in the last of them; lines are passed on a copy of the pattern."""
+    sought, own = room_for(z.shape, data, pattern), pattern._replace(side=pattern.side.copy())
+    apart = np.zeros(len(z) - 1)  # what is near was looked at with the step of all rows
+    marched = march(z, going, data, own, no_form(data.outputs), limits, ORDER_8, apart, LOOKING, trial, sought)
+    if marched.steps == 0 or trial.passed[marched.steps - 1] >= 0:
+        return marched, []
+    return marched, happenings(trial.curves[marched.steps - 1], marched.crossings, sought, data, own)
+
+
+def _take_in(
+    way: Way, x: float, pattern: Pattern, length: float, trial: Trial, steps: int, events: list[Event]
+) -> tuple[float, Pattern]:
+    """Add steps to a way; where it has come to, and the pattern there."""
+    for n in range(steps):
+        reach, part, line = x + trial.lengths[n, 0] / length, float(trial.lengths[n, 1]), int(trial.passed[n])
+        if n == steps - 1 and events:
+            part = events[0].time
+        way.arcs.append(
+            Arc(x, x + part * (reach - x), reach, trial.curves[n].copy(), trial.energies[n].copy(), pattern)
+        )
+        x = way.arcs[-1].end
+        if line >= 0:
+            pattern = flipped(pattern, [(0, line)])
+            way.events.append((x, line, "cross"))
+    return x, pattern
+
+
+def _only(pattern: Pattern, h: int, passive: int) -> Pattern:
+    """The pattern of one row and the passive ones it owns."""
+    own = pattern.slides[:, 0] == h
+    return Pattern(
+        pattern.side[h : h + 1].copy(), np.zeros(1 + passive, dtype=np.int64), pattern.basis[h : h + 1].copy(),
+        pattern.span[h : h + 1].copy(), pattern.slides[own] * np.array([0, 1]), pattern.dual[own],
+    )  # fmt: skip
+
+
+def _felt(
+    step: Step, ways: list[Way], begin: float, end: float, outputs: tuple[np.ndarray, np.ndarray], limits: Limits
+) -> tuple[float, np.ndarray, float]:
+    """What rows that went alone do to all rows: in units of what it may be, to the rows, and to the energy."""
+    data, pattern, (lin, even) = step.data, step.pattern, outputs
+    active, dim = len(pattern.side), data.directions.shape[1]
+    x = begin + (end - begin) * _GAUSS
+    states = on_curve(basis(x), step.curve)
+    odd, bent = np.zeros((2, len(x), data.outputs, len(data.directions)))
+    for way in ways:
+        h = int(way.rows[0])
+        for n in np.flatnonzero(x > way.arcs[0].begin).tolist():
+            new, old = way.at(x[n])[0][0], states[n, h]
+            along, was = data.directions @ new[:dim], data.directions @ old[:dim]
+            odd[n] += data.a * (np.multiply.outer(new[dim:], along) - np.multiply.outer(old[dim:], was))
+            bent[n] += data.b * np.multiply.outer(new[dim:], np.abs(along))
+            bent[n] -= data.b * np.multiply.outer(old[dim:], pattern.side[h] * was)
+    lin, even = (np.tensordot(basis(x) @ FROM_NODES, part, 1) for part in (lin, even))
+    _, _, p, q = line_pulls(lin, even, data)
+    _, _, other_p, other_q = line_pulls(lin + odd, even + bent, data)
+    p, q = other_p - p, other_q - q
+    change = Pulls(np.zeros(len(x)), np.zeros(len(x)), p, q, matrices_of(p, q, data, pattern.side))
+    rates = velocity(states, change, pattern)
+    span = step.length * (end - begin)
+    added = span * np.tensordot(_GAUSS_WEIGHTS, rates, 1)
+    speeds = np.tensordot(_degree_6(x) @ _SLOPES, step.curve[:, :active], 1) / step.length
+    energy = 2 * span * float(_GAUSS_WEIGHTS @ np.sum(speeds * rates[:, :active], axis=(1, 2)))
+    room = _FELT * (limits.atol + limits.rtol * np.abs(states[-1, :active]).max(axis=1))
+    return float(np.max(np.abs(added[:active]).max(axis=1) / room)), added, energy
+
+
+def _across(change: Float[np.ndarray, "own columns"], pattern: Pattern) -> Float[np.ndarray, "own columns"]:
+    """A change of a row and its passive ones that leaves the row on the lines it slides on."""
+    basis = pattern.basis[0, : pattern.span[0]]
+    dim = basis.shape[1]
+    return np.column_stack([change[:, :dim] - (change[:, :dim] @ basis.T) @ basis, change[:, dim:]])
+
+
+def _degree_6(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 7"]:
+    """Bernstein's polynomials of degree 6."""
+    powers = np.arange(7)
+    return np.array([comb(6, k) for k in range(7)]) * x[:, None] ** powers * (1 - x[:, None]) ** (6 - powers)
