@@ -13,9 +13,9 @@ import biasfree as bf
 from biasfree import Network
 from biasfree.dynamics.exact._carried import Carried
 from biasfree.dynamics.exact._data import Data, by_line
-from biasfree.dynamics.exact._events import LOOKING, Arc, happenings, scanned, search
+from biasfree.dynamics.exact._events import Arc, happenings, scanned, search
 from biasfree.dynamics.exact._field import pulls_of, velocity
-from biasfree.dynamics.exact._kernels import NEAR, Pattern, Sought, scan
+from biasfree.dynamics.exact._kernels import NEAR, Desk, Pattern, Sought, scan
 from biasfree.dynamics.exact._methods import basis
 from biasfree.dynamics.exact._sliding import nobody_slides, written
 from biasfree.lines import lines
@@ -35,10 +35,11 @@ def first_crossing(coefficients: np.ndarray, radius: float = 0.0) -> float:
     curve = np.zeros((8, 1, 2))
     curve[:, 0, 0] = coefficients
     pattern = nobody_slides(np.ones((1, 1)), np.arange(1), 1)
-    sought = Sought.room(4, 0, 1, 2, 1, 1)
-    count = scan(curve, data, pattern, -np.inf, np.array([radius]), LOOKING._replace(blur=0.0), sought)
+    sought, desk = Sought.room(4, 0), Desk.room(1, 2, 1, 1, 1)
+    desk.radius[0] = radius
+    count = scan(curve, 0.0, 0.0, 0.0, data, pattern, -np.inf, desk, sought)
     assert count <= 1
-    return float(sought.times[0]) if count else 2.0
+    return float(sought.met[0, 2]) if count > 0 else 2.0
 
 
 def product(*factors: np.ndarray) -> np.ndarray:
@@ -194,8 +195,8 @@ class TestMargins:
     @pytest.mark.parametrize("seed", range(10))
     def test_against_least_squares(self, seed: int) -> None:
         data, pattern, z = self.problem(seed)
-        sought, standing = Sought.room(64, 4, 2, 7, 4, 9), np.repeat(z[None], 8, axis=0)
-        scan(standing, data, pattern, -np.inf, np.zeros(2), LOOKING._replace(rounding=0.0), sought)
+        desk, sought, standing = Desk.room(2, 7, 2, 4, 9), Sought.room(64, 4), np.repeat(z[None], 8, axis=0)
+        scan(standing, 0.0, 0.0, 0.0, data, pattern, -np.inf, desk, sought)
         found, expected = pulls_of(z, data, pattern.side), self.direct(z, data, pattern)
         for values in sought.values:
             np.testing.assert_allclose(values[:-1].reshape(4, 3)[:, :2], expected, atol=1e-12)
@@ -231,8 +232,8 @@ class TestMargins:
                 z, h = np.tensordot(basis(x), curve, 1), pattern.slides[slide, 0]
                 return min(*self.direct(z, data, pattern)[slide], z[h, 4:] @ curve[0, h, 4:])
 
-            sought = Sought.room(64, 4, 2, 7, 4, 9)
-            scan(curve, data, pattern, -np.inf, np.zeros(2), LOOKING._replace(rounding=0.0), sought)
+            desk, sought = Desk.room(2, 7, 2, 4, 9), Sought.room(64, 4)
+            scan(curve, 0.0, 0.0, 0.0, data, pattern, -np.inf, desk, sought)
             grid = np.linspace(0, 1, 101)
             for slide in range(4):
                 below = np.flatnonzero([least(x, slide) < 0 for x in grid])

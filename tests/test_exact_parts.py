@@ -18,12 +18,12 @@ from biasfree.dynamics import _field
 from biasfree.dynamics.exact import _carried
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
-from biasfree.dynamics.exact._events import LOOKING
 from biasfree.dynamics.exact._field import after_crossing, form_of, no_form, pulls_of, velocity
-from biasfree.dynamics.exact._kernels import Form, Going, Limits, Marched, Method, Pattern, Sought, Trial, march
+from biasfree.dynamics.exact._kernels import START, Desk, Form, Limits, Pattern, Sought, Trial, attempt
 from biasfree.dynamics.exact._late import LateStep, phis
+from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import alike, of_members, parallel
-from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_3, ORDER_8, basis
+from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_3, ORDER_8, TABLES, Method, basis
 from biasfree.dynamics.exact._sliding import flipped, nobody_slides, written
 from biasfree.lines import lines
 
@@ -84,14 +84,15 @@ def stepped(
 ) -> Stepped:
     """A march of one step."""
     data, pattern, z = problem
-    trial = Trial.room(1, *z.shape, len(pattern.side), *data.transposed.shape)
-    sought = Sought.room(200, len(pattern.slides), *z.shape, *data.transposed.shape)
-    form, apart = no_form(data.outputs) if form is None else form, np.zeros(1)
+    trial, sought = Trial.room(1, *z.shape), Sought.room(200, len(pattern.slides))
+    desk = Desk.room(*z.shape, len(pattern.side), *data.transposed.shape)
+    form, apart = no_form(data.outputs) if form is None else form, np.ones((2, 1))
     going = Going(step, 0.0, np.inf, step, 0.0, 0, 1, 0.0, -np.inf)
     # What the first stage holds is replaced by the velocity at the end, for the next step.
-    march(z, going._replace(steps=0), data, pattern, form, limits, method, apart, LOOKING, trial, sought)
+    desk.rows[START] = z
+    attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, form, limits, method, apart[1], trial, desk)
     first, power = trial.stages[0].copy(), trial.powers[0]
-    marched = march(z, going, data, pattern, form, limits, method, apart, LOOKING, trial, sought)
+    marched = march(z, going, data, pattern, form, limits, method, apart, trial, desk, sought)
     trial.stages[0], trial.powers[0] = first, power
     return Stepped(trial.stages, trial.powers, trial.curves[0], trial.energies[0], marched)
 
@@ -102,8 +103,8 @@ class TestVelocity:
     def test_numpy_agrees_with_every_compiled_stage(self, loss: str, clock: str, outputs: int, method: Method) -> None:
         given = problem(loss, clock, outputs)
         trial = stepped(given, 0.02, method)
-        for s in range(len(method.a)):
-            place = given.z + 0.02 * np.tensordot(method.a[s, :s], trial.stages[:s], 1)
+        for s in range(method.stages):
+            place = given.z + 0.02 * np.tensordot(TABLES.a[method.number, s, :s], trial.stages[:s], 1)
             plain = velocity(place, pulls_of(place, given.data, given.pattern.side), given.pattern)
             np.testing.assert_allclose(trial.stages[s], plain, rtol=0, atol=1e-13 * np.abs(plain).max())
             assert trial.powers[s] == pytest.approx(np.sum(plain[:3] ** 2), rel=1e-12)
@@ -167,7 +168,7 @@ class TestForms:
         form = form_of(given.data, given.pattern.side)
         assert form.constant.shape == (9, outputs)
         plain, by_form = (stepped(given, 0.02, method, each) for each in (None, form))
-        count = len(method.a)
+        count = method.stages
         np.testing.assert_allclose(by_form.stages[:count], plain.stages[:count], rtol=1e-11, atol=1e-13)
 
     @pytest.mark.parametrize("outputs", [1, 3])

@@ -21,11 +21,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from biasfree.dynamics.exact._data import SQUARE, Data
-from biasfree.dynamics.exact._events import LOOKING, Event, happenings, room_for
+from biasfree.dynamics.exact._events import Event, happenings, room_for
 from biasfree.dynamics.exact._field import Pulls, line_outputs, line_pulls, matrices_of, no_form, pulls_of, velocity
-from biasfree.dynamics.exact._kernels import Going, Limits, Marched, Pattern, Trial, march
-from biasfree.dynamics.exact._methods import FROM_NODES, ORDER_8, basis, on_curve
-from biasfree.dynamics.exact._sliding import decide, flipped, held_by
+from biasfree.dynamics.exact._kernels import Limits, Pattern, Trial
+from biasfree.dynamics.exact._march import Going, Marched, march
+from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, ORDER_8, basis, on_curve
+from biasfree.dynamics.exact._sliding import decide, held_by
 
 _UNFELT = 0.01  # part of its tolerance that crossings may move a row by in a step and not be felt
 _FELT = 0.3  # part of a step's tolerance that the first-order change of other rows may have
@@ -34,6 +35,7 @@ _TRIES = 3  # ends of the step that are tried
 _SHORTEST = 0.2  # part of what lies beyond the first event that a second try keeps at least
 _MOST = 40  # events of one row in a step
 _STEPS = 8  # of a row alone, in one call
+_APART = np.array([[0.0], [1.0]])  # spread and share of its passive rows: who is near is known from the step of all
 _GAUSS, _GAUSS_WEIGHTS = 0.5 * np.array(np.polynomial.legendre.leggauss(5)) + np.array([[0.5], [0.0]])  # on [0, 1]
 _SLOPES = 7 * (np.eye(7, 8, 1) - np.eye(7, 8))  # coefficients of a curve's derivative, of degree 6, from its own
 
@@ -168,7 +170,7 @@ def join(
 def _passed(step: Step, crossings: Crossings, unfelt: np.ndarray, end: float) -> Crossings:
     """Crossings of some rows, as far as these are beyond the line at x = end."""
     rows, lines = crossings.pairs.T
-    w = on_curve(basis(end), step.curve)[rows, : step.data.directions.shape[1]]
+    w = on_curve(basis(end), step.curve)[rows, : step.data.transposed.shape[0]]
     beyond = step.pattern.side[rows, lines] * np.sum(w * step.data.directions[lines], axis=1) < 0
     return crossings.take(unfelt[rows] & beyond & (crossings.times <= end))
 
@@ -177,7 +179,7 @@ def _gone(
     step: Step, light: list[Event], limits: Limits, end: float
 ) -> tuple[list[Way], float, Float[np.ndarray, "rows columns"], float]:
     """Ways of rows alone, where the step ends, and what is added to rows and energy; no ways if none will do."""
-    lin, even = line_outputs(on_curve(LOOKING.at_nodes, step.curve), step.data, step.pattern.side)
+    lin, even = line_outputs(on_curve(AT_NODES, step.curve), step.data, step.pattern.side)
     _, _, p, q = line_pulls(lin, even, step.data)
     given = on_curve(FROM_NODES, np.concatenate([p, q], axis=1))
     ways, begin = [], light[0].time
@@ -200,7 +202,7 @@ def _unfelt(
     step: Step, events: list[Event], crossings: Crossings, limits: Limits, found: Pulls
 ) -> Bool[np.ndarray, "active"]:
     """Rows that meet nothing but lines whose kicks they do not feel."""
-    active, dim = len(step.pattern.side), step.data.directions.shape[1]
+    active, dim = len(step.pattern.side), step.data.transposed.shape[0]
     unfelt = np.zeros(active, dtype=bool)
     unfelt[[event.row for event in events if event.kind == "met"]] = True
     (rows, lines), end = crossings.pairs.T, step.curve[-1]
@@ -220,13 +222,13 @@ def _sorted(
     C|v|kτ³/6 of themselves.
     """
     data, pattern = step.data, step.pattern
-    dim = data.directions.shape[1]
+    dim = data.transposed.shape[0]
     if events and data.by_loss and data.decay > 0:  # pulls are not all that moves a row then
         return events[0], events[0].time, []
     curved = float(data.powers[0].sum()) / data.samples
     if data.loss != SQUARE:
         curved = found.whole * float(np.abs(data.position).max(initial=0.0))
-    end, light = 1.0, []
+    end, light = 1.0, list[Event]()
     for event in events:
         if event.time >= end:
             break
@@ -246,64 +248,46 @@ def _sorted(
 
 def _alone(step: Step, event: Event, given: np.ndarray, limits: Limits, end: float) -> Way:
     """The way of a row after its first event."""
-    active, dim = len(step.pattern.side), step.data.directions.shape[1]
+    active, dim = len(step.pattern.side), step.data.transposed.shape[0]
     passive = active + np.flatnonzero(step.pattern.owner[active:] == event.row)
     way = Way(np.concatenate([[event.row], passive]), [], [], [2.0])
-    x, energy, lines, wanted = event.time, 0.0, event.lines, np.inf
+    x, energy, events, wanted = event.time, 0.0, [event], np.inf
     pattern, z = _only(step.pattern, event.row, len(passive)), on_curve(basis(x), step.curve[:, way.rows])
-    # A single line may be passed by the first step itself, which meets it at once.
-    met = event.kind != "met" or len(lines) > 1 or len(passive) > 0 or pattern.span[0] > 0
-    data = step.data._replace(given=given, window=np.array([x, 1 / step.length]))
-    trial = Trial.room(_STEPS, *z.shape, 1, *data.transposed.shape)
+    trial = Trial.room(_STEPS, *z.shape)
     while x < end:
-        data.window[0], left = x, (end - x) * step.length
-        if met:
-            pattern, happened = decide(z, pattern, data, 0, lines)
+        data, left = step.data._replace(given=given, given_at=x, given_rate=1 / step.length), (end - x) * step.length
+        if events:
+            pattern, happened = decide(z, pattern, data, 0, events[0].lines)
             way.events.extend((x, line, kind) for line, kind in happened)
         going = Going(left, 1e-15 * left, np.inf, min(wanted, left), 0.0, 0, _STEPS, energy, -np.inf)
         marched, events = _marched(z, going, data, pattern, limits, trial)
         if marched.steps == 0 or pattern.span[0] == dim or len(way.events) > _MOST:
             way.stopped[0] = x
             break
-        x, pattern = _take_in(way, x, pattern, step.length, trial, marched.steps, events)
+        for n in range(marched.steps):
+            reach = x + float(trial.lengths[n]) / step.length
+            part = events[0].time if events and n == marched.steps - 1 else 1.0
+            arc = Arc(x, x + part * (reach - x), reach, trial.curves[n].copy(), trial.energies[n].copy(), pattern)
+            way.arcs.append(arc)
+            x = arc.end
         z, energy, _ = way.at(x)
-        met, wanted = bool(events), marched.step
-        if met:
-            lines = events[0].lines
-            if len(passive):  # its neurons would meet it one after the other: that is for ``Carried.split``
-                way.stopped[0] = x
-                break
+        wanted = marched.step
+        if events and len(passive):  # its neurons would meet it one after the other: that is for ``Carried.split``
+            way.stopped[0] = x
+            break
     return way
 
 
 def _marched(
     z: np.ndarray, going: Going, data: Data, pattern: Pattern, limits: Limits, trial: Trial
 ) -> tuple[Marched, list[Event]]:
-    """Steps of a row alone, and what happens in the last of them; lines are passed on a copy of the pattern."""
-    sought, own = room_for(z.shape, data, pattern), pattern._replace(side=pattern.side.copy())
-    apart = np.zeros(len(z) - 1)  # what is near was looked at with the step of all rows
-    marched = march(z, going, data, own, no_form(data.outputs), limits, ORDER_8, apart, LOOKING, trial, sought)
-    if marched.steps == 0 or trial.passed[marched.steps - 1] >= 0:
+    """Steps of a row alone, and what happens in the last of them."""
+    desk, sought = room_for(z.shape, data, pattern)
+    apart = np.ones((2, len(z) - 1)) * _APART
+    marched = march(z, going, data, pattern, no_form(data.outputs), limits, ORDER_8, apart, trial, desk, sought)
+    if marched.steps == 0 or marched.crossings < 0:
         return marched, []
-    return marched, happenings(trial.curves[marched.steps - 1], marched.crossings, sought, data, own)
-
-
-def _take_in(
-    way: Way, x: float, pattern: Pattern, length: float, trial: Trial, steps: int, events: list[Event]
-) -> tuple[float, Pattern]:
-    """Add steps to a way; where it has come to, and the pattern there."""
-    for n in range(steps):
-        reach, part, line = x + trial.lengths[n, 0] / length, float(trial.lengths[n, 1]), int(trial.passed[n])
-        if n == steps - 1 and events:
-            part = events[0].time
-        way.arcs.append(
-            Arc(x, x + part * (reach - x), reach, trial.curves[n].copy(), trial.energies[n].copy(), pattern)
-        )
-        x = way.arcs[-1].end
-        if line >= 0:
-            pattern = flipped(pattern, [(0, line)])
-            way.events.append((x, line, "cross"))
-    return x, pattern
+    return marched, happenings(trial.curves[marched.steps - 1], marched.crossings, sought, data, pattern)
 
 
 def _only(pattern: Pattern, h: int, passive: int) -> Pattern:
@@ -320,7 +304,7 @@ def _felt(
 ) -> tuple[float, np.ndarray, float]:
     """What rows that went alone do to all rows: in units of what it may be, to the rows, and to the energy."""
     data, pattern, (lin, even) = step.data, step.pattern, outputs
-    active, dim = len(pattern.side), data.directions.shape[1]
+    active, dim = len(pattern.side), data.transposed.shape[0]
     x = begin + (end - begin) * _GAUSS
     states = on_curve(basis(x), step.curve)
     odd, bent = np.zeros((2, len(x), data.outputs, len(data.directions)))

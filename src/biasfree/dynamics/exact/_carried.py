@@ -188,9 +188,10 @@ class Carried:
         side = self.pattern.side.copy()
         if any(kind != "cross" for *_, kind in happened):
             self._form = None
-        for _, h, line, _ in happened if self._form is not None else []:
-            side[h, line] *= -1  # one after the other: others may cross the same line
-            after_crossing(self._form, self.data, side, h, line)
+        if self._form is not None:
+            for _, h, line, _ in happened:
+                side[h, line] *= -1  # one after the other: others may cross the same line
+                after_crossing(self._form, self.data, side, h, line)
         self.pattern = with_rows(self.pattern, {int(way.rows[0]): way.at(found.end)[2] for way in found.ways})
         for h, line in pairs:
             self.pattern.side[h, line] *= -1
@@ -214,13 +215,16 @@ class Carried:
         inside = np.bincount(self.pattern.owner[self.active :], squares[self.active :], minlength=self.active)
         return bool((inside > _APART * self.rtol * squares[: self.active]).any())
 
-    def spread(self) -> Float[np.ndarray, "passive"]:
-        """How far passive rows reach about theirs, see ``Merged.spread``; nobody cares where no line matters."""
-        return np.zeros(len(self.z) - self.active) if self.linear else self.groups.spread(self.riders)
+    def apart(self) -> Float[np.ndarray, "2 passive"]:
+        """Spread and share of the passive rows, see ``Merged``; there are none where no line matters."""
+        passive = len(self.z) - self.active
+        if not passive:
+            return np.zeros((2, 0))
+        return np.stack([self.groups.spread(self.riders), self.groups.share])
 
     def radius(self) -> Float[np.ndarray, "active"]:
         """How far, at most, a group's neurons are from its row, scaled to it; 0 for a neuron by itself."""
-        apart = self.spread() * np.linalg.norm(self.z[self.active :, : self.dim], axis=1)
+        apart = self.apart()[0] * np.linalg.norm(self.z[self.active :, : self.dim], axis=1)
         return np.bincount(self.pattern.owner[self.active :], apart, minlength=self.active)
 
     def split(self, near: Int[np.ndarray, "some 2"], radius: Float[np.ndarray, "active"], pace: float) -> bool:

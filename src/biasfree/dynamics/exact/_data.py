@@ -30,10 +30,8 @@ KINDS = {"square": SQUARE, "logistic": LOGISTIC, "exponential": EXPONENTIAL}
 class Data(NamedTuple):
     """The samples by line, and the constants of the flow."""
 
-    directions: Float[np.ndarray, "lines dim"]
-    transposed: Float[np.ndarray, "dim lines"]
+    transposed: Float[np.ndarray, "dim lines"]  # d_l
     begin: Int[np.ndarray, "lines+1"]  # first sample of each line, and one past the last
-    line: Int[np.ndarray, "samples"]  # of each sample
     position: Float[np.ndarray, "samples"]  # t_i in order of lines; samples at the origin are left out
     target: Float[np.ndarray, "samples outputs"]
     powers: Float[np.ndarray, "2 lines"]  # Σt² and Σt|t|
@@ -47,7 +45,18 @@ class Data(NamedTuple):
     offset: float  # their part of P·L
     mass: float  # Σ|ty|/P for square loss, the size that its pulls are differences of; else 0
     given: Float[np.ndarray, "coefficients 2*outputs lines"]  # p and q as a curve in x (``_alone``), or nothing
-    window: Float[np.ndarray, "2"]  # its x at time 0, and how much x grows in a unit of time
+    given_at: float  # its x at time 0
+    given_rate: float  # how much x grows in a unit of time
+
+    @property
+    def directions(self) -> Float[np.ndarray, "lines dim"]:
+        """d_l, one in a row."""
+        return self.transposed.T
+
+    @property
+    def line(self) -> Int[np.ndarray, "samples"]:
+        """Of each sample."""
+        return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
 
     @property
     def outputs(self) -> int:
@@ -107,9 +116,8 @@ def _data(
     powers = np.stack([summed(position**2), summed(position * size)])
     sums = np.stack([summed(position[:, None] * target).T, summed(size[:, None] * target).T])
     return Data(
-        directions, np.ascontiguousarray(directions.T), begin, np.repeat(np.arange(count), np.diff(begin)),
-        position, target, np.ascontiguousarray(powers),
+        np.ascontiguousarray(directions.T), begin, position, target, np.ascontiguousarray(powers),
         np.ascontiguousarray(sums), 0.5 * (1 + slope), 0.5 * (1 - slope), float(decay), KINDS[loss], by_loss, samples,
         offset, float(np.sum(size[:, None] * np.abs(target))) / samples if loss == "square" else 0.0,
-        np.zeros((0, 2 * target.shape[1], count)), np.zeros(2),
+        np.zeros((0, 2 * target.shape[1], count)), 0.0, 0.0,
     )  # fmt: skip

@@ -23,13 +23,12 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import pulls_of
-from biasfree.dynamics.exact._kernels import TOGETHER, Looking, Pattern, Sought, scan
-from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis, on_curve
-from biasfree.dynamics.exact._sliding import ROUNDING, drawn_from_zero, resting
+from biasfree.dynamics.exact._kernels import BLUR, Desk, Pattern, Sought, scan
+from biasfree.dynamics.exact._methods import NODES, basis, on_curve
+from biasfree.dynamics.exact._sliding import drawn_from_zero, resting
 
-BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
 _ROOM = 256  # crossings of one arc that there is room for at first
-LOOKING = Looking(NODES, basis(NODES), FROM_NODES, BLUR, ROUNDING)
+_TOGETHER = 1e-12  # part of an arc within which one row meets several lines at once
 _NOBODY = np.zeros((0, 2), dtype=np.int64)
 
 
@@ -37,7 +36,8 @@ class _Rooms(threading.local):
     """Room that is used again for every step of one shape, by one thread; nothing of it is kept."""
 
     def __init__(self) -> None:
-        self.of = functools.lru_cache(maxsize=32)(Sought.room)
+        self.sought = functools.lru_cache(maxsize=32)(Sought.room)
+        self.desk = functools.lru_cache(maxsize=32)(Desk.room)
 
 
 _ROOMS = _Rooms()
@@ -93,7 +93,7 @@ def search(
     radius = np.zeros(len(pattern.side)) if radius is None else radius
     for arc in arcs:
         count, sought = scanned(arc.curve, data, pattern, level, radius)
-        near.append(sought.pairs[:count].copy())
+        near.append(sought.met[:count, :2].astype(np.int64))
         events = happenings(arc.curve, count, sought, data, pattern)
         beyond = max(beyond, farthest(sought, events[0].time if events else 2.0))
         if events:
@@ -101,9 +101,10 @@ def search(
     return Search(None, beyond, np.concatenate(near))
 
 
-def room_for(curve_shape: tuple[int, ...], data: Data, pattern: Pattern, crossings: int = _ROOM) -> Sought:
-    """Room for what is found along a curve."""
-    return _ROOMS.of(crossings, len(pattern.slides), *curve_shape[-2:], *data.transposed.shape)
+def room_for(z: tuple[int, ...], data: Data, pattern: Pattern, crossings: int = _ROOM) -> tuple[Desk, Sought]:
+    """Room for rows of a shape to be searched, and for what is found."""
+    desk = _ROOMS.desk(*z[-2:], len(pattern.side), *data.transposed.shape)
+    return desk, _ROOMS.sought(crossings, len(pattern.slides))
 
 
 def scanned(
@@ -112,8 +113,9 @@ def scanned(
     """The number of crossings along a curve, and all that was found."""
     room = _ROOM
     while True:
-        sought = room_for(curve.shape, data, pattern, room)
-        count = scan(curve, data, pattern, level, radius, LOOKING, sought)
+        desk, sought = room_for(curve.shape, data, pattern, room)
+        desk.radius[:] = radius
+        count = max(0, scan(curve, 0.0, 0.0, BLUR, data, pattern, level, desk, sought))
         if count < room:
             return count, sought
         room *= 8  # there may be more than there is room for
@@ -124,21 +126,21 @@ def happenings(
 ) -> list[Event]:
     """The first event of every row along a curve, and the loss level; in order, times are x ∈ [0, 1]."""
     first: dict[int, Event] = {}
-    order = np.argsort(sought.times[:count], kind="stable")
-    pairs, times = sought.pairs[:count][order].tolist(), sought.times[:count][order].tolist()
-    for (row, line), x in zip(pairs, times, strict=True):
+    met = sought.met[:count]
+    for row_number, line_number, x in met[np.argsort(met[:, 2], kind="stable")].tolist():
+        row, line = int(row_number), int(line_number)
         if x > 1.0:
             break
         if row not in first:
             first[row] = Event(x, "met", row, np.array([line]))
-        elif x <= first[row].time + TOGETHER:
+        elif x <= first[row].time + _TOGETHER:
             first[row] = first[row]._replace(lines=np.append(first[row].lines, line))
-    for (row, _), x in zip(pattern.slides.tolist(), sought.ended.tolist(), strict=True):
+    for (row, _), x in zip(pattern.slides.tolist(), sought.ended.tolist(), strict=False):
         if x <= min(1.0, first[row].time if row in first else 1.0):
             first[row] = Event(x, "slide", row)
     events = list(first.values())
-    if sought.fell[0] <= 1.0:
-        events.append(Event(float(sought.fell[0]), "level"))
+    if sought.ended[-1] <= 1.0:
+        events.append(Event(float(sought.ended[-1]), "level"))
     row, x = _drawn(curve, data, pattern, min((event.time for event in events), default=1.0))
     if x <= 1.0:
         events.append(Event(x, "slide", row))
@@ -150,9 +152,9 @@ _RANKS = {"level": 0, "slide": 1, "met": 2}  # of what happens at once
 
 def farthest(sought: Sought, until: float) -> float:
     """How far a slide was beyond its end, before it ended and before x = ``until``."""
-    if not len(sought.ended):
+    if len(sought.ended) == 1:
         return 0.0
-    return float(sought.beyond[NODES[:, None] < np.minimum(sought.ended, until)].max(initial=0.0))
+    return float(sought.beyond[NODES[:, None] < np.minimum(sought.ended[:-1], until)].max(initial=0.0))
 
 
 def polished(

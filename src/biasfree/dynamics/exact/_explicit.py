@@ -10,7 +10,7 @@ from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._alone import Crossings, Step, join
 from biasfree.dynamics.exact._data import by_moments
 from biasfree.dynamics.exact._events import Event, farthest, happenings, polished, scanned
-from biasfree.dynamics.exact._kernels import Limits, Sought
+from biasfree.dynamics.exact._kernels import Desk, Limits, Sought
 from biasfree.dynamics.exact._state import State, View
 from biasfree.dynamics.exact._steps import Steps
 
@@ -42,7 +42,7 @@ class Explicit:
                 return self._failed(taken)
             steps, order, met, events = taken
             now.z, state.energy = steps.curves[-1, 0].copy(), float(steps.energies[-1, 0])
-            if not now.split(met.pairs, state.trial.radius.copy(), state.pace.long):
+            if not now.split(met.pairs, now.radius(), state.pace.long):
                 break
             state.moved()
             # What was parted must not be merged again at once.
@@ -82,15 +82,14 @@ class Explicit:
                 return _status.out_of_steps(plan.axis, state.time, plan.max_steps)
             method = pace.method()
             going = pace.going(method, left, smallest, self._together(), state.energy, plan.stop.level)
-            marched, sought = state.march(method, self._limits(), going)
+            marched, desk, sought = state.march(method, self._limits(), going)
             pace.gone(method, marched)
             if marched.steps:
                 break
             if not min(marched.step, going.longest, left) > smallest:
                 return _status.no_smaller_step(plan.axis, state.time)
         steps = Steps.of(state.trial, marched.steps)
-        state.inadmissible = max(state.inadmissible, marched.beyond)
-        events, met = self._met(steps.curves[-1], marched.crossings, sought)
+        events, met = self._met(steps.curves[-1], marched.crossings, desk, sought)
         return steps, method.order, met, events
 
     def _together(self) -> int:
@@ -101,14 +100,17 @@ class Explicit:
         merge = self._merge_wait - (pace.accepted - self._merged_at)
         return max(1, min(state.steps, merge, state.plan.max_steps - pace.accepted))
 
-    def _met(self, curve: np.ndarray, crossings: int, sought: Sought) -> tuple[list[Event], Crossings]:
+    def _met(self, curve: np.ndarray, crossings: int, desk: Desk, sought: Sought) -> tuple[list[Event], Crossings]:
         """What happens along the last curve of a march, and who comes near a line there."""
         state, now = self.state, self.state.carried
-        if crossings == len(sought.times):
-            crossings, sought = scanned(curve, now.data, now.pattern, state.plan.stop.level, state.trial.radius)
+        if crossings < 0 and not (now.pattern.span == now.dim).any():
+            return [], Crossings(np.zeros((0, 2), dtype=np.int64), np.zeros(0))
+        crossings = max(0, crossings)
+        if crossings == len(sought.met):
+            crossings, sought = scanned(curve, now.data, now.pattern, state.plan.stop.level, desk.radius.copy())
         events = happenings(curve, crossings, sought, now.data, now.pattern)
         state.inadmissible = max(state.inadmissible, farthest(sought, events[0].time if events else 2.0))
-        return events, Crossings(sought.pairs[:crossings].copy(), sought.times[:crossings].copy())
+        return events, Crossings(sought.met[:crossings, :2].astype(np.int64), sought.met[:crossings, 2].copy())
 
     def _limits(self) -> Limits:
         limits, level = self.state.limits, self.state.level if self.state.plan.clock == "loss" else 0.0

@@ -50,7 +50,7 @@ def pulls_of(
 ) -> Pulls:
     """The pulls of a state, or of many: the equations of ``_data``, as the compiled steps have them too."""
     if len(data.given):
-        both = np.tensordot(basis(data.window[0]), data.given, 1)
+        both = np.tensordot(basis(data.given_at), data.given, 1)
         level, decay, p, q = np.array(np.nan), np.array(data.decay), both[: data.outputs], both[data.outputs :]
     else:
         level, decay, p, q = line_pulls(*line_outputs(states, data, side), data)

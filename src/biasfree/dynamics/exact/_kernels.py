@@ -1,7 +1,8 @@
-"""The compiled part: velocity, one trial step with its curve, and what a curve is searched for.
+"""The compiled part: velocity, steps with their curves, and what a curve is searched for.
 
 Everything else is NumPy and Python. These functions hold loops over plain arrays and nothing else, so that they compile
-in seconds, once, and are kept on disk. Shapes do not matter to them: merging changes these all the time.
+in seconds, once, and are kept on disk. What costs when they compile is every array that is handed on: hence few of
+them, and none to whom does not need it. Shapes do not matter: merging changes these all the time.
 
 A **curve** is a step's dense output as Bernstein coefficients of degree 7 in x ∈ [0, 1], shape (8, rows, columns). A
 polynomial lies within the range of these coefficients, and halving the interval brings them closer to it, so that a
@@ -17,19 +18,22 @@ from numba import njit
 from numba.core import config
 
 from biasfree.dynamics.exact._data import LOGISTIC, SQUARE
+from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, TABLES
 
-_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]
+# No array is made here and none is kept: without counting who holds one, less is compiled.
+_PLAIN: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+_inner: Any = njit(**_PLAIN, no_cpython_wrapper=True)  # type: ignore[call-overload]
 
 
 class _Kernel:
     """A compiled function, optimised as far as loops over plain arrays gain from it.
 
-    LLVM's level 1 instead of Numba's own 3: the first call takes 7.4 s of CPU in place of 12, the runs last as long
+    LLVM's level 1 instead of Numba's own 3: the first call takes two thirds of the time, the runs last as long
     (measured on the six points, Figure 3 and 100 neurons on 200 lines).
     """
 
     def __init__(self, function: Any) -> None:
-        self.compiled, self._ready = njit(cache=True, error_model="numpy")(function), False
+        self.compiled, self._ready = njit(**_PLAIN, cache=True)(function), False
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any) -> Any:
@@ -44,12 +48,15 @@ class _Kernel:
 
 
 _OPTIMISED = 1  # LLVM's level
+_A, _TIMES, _ERRORS, _DENSE = TABLES
 _ENERGY = 0.01  # the energy is a sum over all steps: one of them may spend so much of the tolerance
+# Times a step's tolerance, how far its curve may be from the last stage's place: 60 at the edge of stability, thousands
+# where a fast direction is at rest to rounding and the step is far too long for it, which the step's end does not show.
+_CURVE = 100.0
+START, PLACE, BEFORE = 0, 1, 2  # of a desk's rows
 NEAR = 3.0
-TOGETHER = 1e-12  # part of a step within which one row meets several lines at once
-_SHRINK_MOST, _SHRINK = 0.1, 0.2  # usual bounds of a step's change
-_CAREFUL = 0.9  # usual part of the step that the error allows
-_STABLE = 4.0  # step × fastest rate from which stability holds the steps; that of order 8 ends near 6
+BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
+ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose
 _NOTHING = 1e-250  # a row so small is as good as zero: its squares and errors are no numbers
 _DEEPEST = 50  # halvings of the unit interval after which float64 ends
 
@@ -82,29 +89,6 @@ class Form(NamedTuple):
     matrix: np.ndarray  # (active·dim, active·dim)
 
 
-class Method(NamedTuple):
-    """A Runge–Kutta method: the last core stage is the velocity at the step's end.
-
-    Attributes:
-        order: of the step.
-        grow: how much longer the next step may be.
-        a: coefficients of the stages, (total, total).
-        times: of the stages, as parts of the step, (total,).
-        error, error_low: embedded error estimates, (core,); the second is 0 where there is one only.
-        dense: the curve is z + step·dense @ stages, (8, total).
-        core: stages that decide about the step, its end included; those after them serve the curve.
-    """
-
-    order: int
-    grow: float
-    a: np.ndarray
-    times: np.ndarray
-    error: np.ndarray
-    error_low: np.ndarray
-    dense: np.ndarray
-    core: int
-
-
 class Limits(NamedTuple):
     """What a step may be off by."""
 
@@ -120,88 +104,72 @@ class Trial(NamedTuple):
     powers: np.ndarray  # squared speeds, (16,)
     curves: np.ndarray  # of each step, (steps, 8, rows, columns)
     energies: np.ndarray  # curve of the energy of each step, (steps, 8)
-    lengths: np.ndarray  # of each step, and the part of it that was gone, (steps, 2)
-    passed: np.ndarray  # line that was passed where a step ends, -1 if none was, (steps,)
-    start: np.ndarray  # where the next step begins, (rows, columns)
-    place: np.ndarray
-    before: np.ndarray
-    pull: np.ndarray  # M_h, (active, dim, outputs)
-    work: np.ndarray  # p, q and a row of products, (2·outputs + 1, lines)
-    radius: np.ndarray  # of the groups, (active,)
+    lengths: np.ndarray  # of each step, (steps,)
 
     @classmethod
-    def room(cls, steps: int, rows: int, columns: int, active: int, dim: int, lines: int) -> "Trial":
+    def room(cls, steps: int, rows: int, columns: int) -> "Trial":
         """Empty room."""
         shape = (rows, columns)
         return cls(
-            np.empty((16, *shape)), np.empty(16), np.empty((steps, 8, *shape)), np.empty((steps, 8)),
-            np.empty((steps, 2)), np.empty(steps, dtype=np.int64), np.empty(shape), np.empty(shape), np.empty(shape),
-            np.empty((active, dim, columns - dim)), np.empty((2 * (columns - dim) + 1, lines)), np.empty(active),
+            np.empty((16, *shape)), np.empty(16), np.empty((steps, 8, *shape)), np.empty((steps, 8)), np.empty(steps)
+        )
+
+
+class Desk(NamedTuple):
+    """Room to work in; nothing of it is kept, but for ``radius``."""
+
+    rows: np.ndarray  # where a step begins, the place of a stage, and the one before: (3, rows, columns)
+    pull: np.ndarray  # M_h, (active, dim, outputs)
+    work: np.ndarray  # p, q and a row of products, (2·outputs + 1, lines)
+    radius: np.ndarray  # how far a group's neurons are from its row, (active,)
+    stack: np.ndarray  # of the search for roots, (52, 10)
+
+    @classmethod
+    def room(cls, rows: int, columns: int, active: int, dim: int, lines: int) -> "Desk":
+        """Empty room."""
+        outputs = columns - dim
+        return cls(
+            np.empty((3, rows, columns)), np.empty((active, dim, outputs)), np.empty((2 * outputs + 1, lines)),
+            np.zeros(active), np.empty((_DEEPEST + 2, 10)),
         )  # fmt: skip
 
 
-class Looking(NamedTuple):
-    """How curves are searched."""
+class Sought(NamedTuple):
+    """Room for what is found along a curve; times are x ∈ [0, 1], and 2 for what does not happen."""
 
-    nodes: np.ndarray  # x at which functions of a curve are interpolated, (8,)
-    at_nodes: np.ndarray  # a curve's values there from its coefficients, (8, 8)
-    back: np.ndarray  # coefficients from values
-    blur: float  # part of its size by which a row that has met a line is beyond it
-    rounding: float  # of all pulls together, what rounding may make of one
+    met: (
+        np.ndarray
+    )  # row, line and time of those that meet; time NEAR: they only come within the row's radius; (room, 3)
+    ended: np.ndarray  # when each slide ends, and when the loss is at the level; (slides + 1,)
+    beyond: np.ndarray  # at each node, how far each slide is beyond its end, as part of all pulls; (8, slides)
+    values: np.ndarray  # both margins of every slide and its v·v_begin at the nodes, and the loss; (8, 3·slides + 1)
 
-
-class Going(NamedTuple):
-    """How a march may go."""
-
-    left: float  # time until its end
-    smallest: float  # step below which it gives up
-    longest: float  # step
-    step: float  # wanted first
-    per_time: float  # 1/time over which an error may be as large as the tolerance; 0: over any step
-    stiff: int  # steps held by stability, less those that were not
-    steps: int  # accepted ones, at most
-    energy: float  # so far
-    level: float  # ln L at which it ends
+    @classmethod
+    def room(cls, crossings: int, slides: int) -> "Sought":
+        """Empty room."""
+        return cls(np.empty((crossings, 3)), np.empty(slides + 1), np.zeros((8, slides)), np.empty((8, 3 * slides + 1)))
 
 
-class Marched(NamedTuple):
-    """How a march went.
-
-    Attributes:
-        steps, rejected: their number; what the last one met is in ``Sought``.
-        step: wanted next.
-        stiff: as in ``Going``.
-        smallest: accepted step.
-        crossings: in ``Sought``.
-        beyond: how far a slide was beyond its end before the last step.
-    """
-
-    steps: int
-    rejected: int
-    step: float
-    stiff: int
-    smallest: float
-    crossings: int
-    beyond: float
+# The velocity
 
 
 @_inner
-def _outputs(z: Any, data: Any, side: Any, work: Any) -> None:
+def _outputs(z: Any, transposed: Any, a: float, b: float, side: Any, work: Any) -> None:
     """lin_l and even_l of all outputs, (outputs, lines), to the first rows of ``work``; its last is used up."""
-    dim, lines = data.transposed.shape
+    dim, lines = transposed.shape
     outputs = z.shape[1] - dim
     last = 2 * outputs
     for k in range(last):
         for line in range(lines):
             work[k, line] = 0.0
-    if data.b == 0.0:  # no kinks: all comes from Σ v wᵀ
+    if b == 0.0:  # no kinks: all comes from Σ v wᵀ
         for k in range(outputs):
             for j in range(dim):
                 total = 0.0
                 for h in range(side.shape[0]):
-                    total += z[h, dim + k] * z[h, j]
+                    total += a * z[h, dim + k] * z[h, j]
                 for line in range(lines):
-                    work[k, line] += data.a * total * data.transposed[j, line]
+                    work[k, line] += total * transposed[j, line]
         return
     for h in range(side.shape[0]):
         for line in range(lines):
@@ -209,27 +177,27 @@ def _outputs(z: Any, data: Any, side: Any, work: Any) -> None:
         for j in range(dim):
             weight = z[h, j]
             for line in range(lines):
-                work[last, line] += weight * data.transposed[j, line]
+                work[last, line] += weight * transposed[j, line]
         for k in range(outputs):
-            odd, bent = data.a * z[h, dim + k], data.b * z[h, dim + k]
+            odd, bent = a * z[h, dim + k], b * z[h, dim + k]
             for line in range(lines):
                 work[k, line] += odd * work[last, line]
                 work[outputs + k, line] += bent * side[h, line] * work[last, line]
 
 
 @_inner
-def _given(data: Any, time: float, work: Any) -> None:
-    """Pulls that are given as a curve, at a time."""
-    x, count = data.window[0] + data.window[1] * time, 1.0
-    for k in range(data.given.shape[1]):
+def _given(given: Any, x: float, work: Any) -> None:
+    """Pulls that are given as a curve, at x."""
+    for k in range(given.shape[1]):
         for line in range(work.shape[1]):
             work[k, line] = 0.0
+    count = 1.0
     for n in range(8):
         weight = count * x**n * (1.0 - x) ** (7 - n)
         count = count * (7 - n) / (n + 1)
-        for k in range(data.given.shape[1]):
+        for k in range(given.shape[1]):
             for line in range(work.shape[1]):
-                work[k, line] += weight * data.given[n, k, line]
+                work[k, line] += weight * given[n, k, line]
 
 
 @_inner
@@ -294,86 +262,91 @@ def _pulls(work: Any, data: Any, shift: float) -> None:
 
 
 @_inner
-def _gathered(work: Any, data: Any, side: Any, pull: Any) -> None:
+def _gathered(work: Any, transposed: Any, b: float, side: Any, pull: Any) -> None:
     """M_h = Σ_l d_l (p_l + ς_hl q_l)ᵀ of the active rows."""
-    dim, lines = data.transposed.shape
     outputs = pull.shape[2]
     for h in range(side.shape[0]):
         for k in range(outputs):
-            for j in range(dim):
-                if data.b == 0.0 and h > 0:  # without kinks all rows are pulled alike
+            for j in range(transposed.shape[0]):
+                if b == 0.0 and h > 0:  # without kinks all rows are pulled alike
                     pull[h, j, k] = pull[0, j, k]
                     continue
                 total = 0.0
-                for line in range(lines):
-                    total += (work[k, line] + side[h, line] * work[outputs + k, line]) * data.transposed[j, line]
+                for line in range(work.shape[1]):
+                    total += (work[k, line] + side[h, line] * work[outputs + k, line]) * transposed[j, line]
                 pull[h, j, k] = total
 
 
 @_inner
-def _by_form(z: Any, form: Any, dim: int, pull: Any) -> None:
+def _by_form(z: Any, constant: Any, matrix: Any, pull: Any) -> None:
     """M_h from the form of a pattern."""
-    for h in range(pull.shape[0]):
+    active, dim, outputs = pull.shape
+    for h in range(active):
         for j in range(dim):
-            for k in range(pull.shape[2]):
-                total = form.constant[h * dim + j, k]
-                for other in range(pull.shape[0]):
+            for k in range(outputs):
+                total = constant[h * dim + j, k]
+                for other in range(active):
                     inner = 0.0
                     for i in range(dim):
-                        inner += form.matrix[h * dim + j, other * dim + i] * z[other, i]
+                        inner += matrix[h * dim + j, other * dim + i] * z[other, i]
                     total -= inner * z[other, dim + k]
                 pull[h, j, k] = total
 
 
 @_inner
-def _projected(pattern: Any, pull: Any) -> None:
+def _projected(basis: Any, span: Any, pull: Any) -> None:
     """Take out of every M what lies along the lines its row slides on."""
     active, dim, outputs = pull.shape
     for h in range(active):
-        for s in range(pattern.span[h]):
+        for s in range(span[h]):
             for k in range(outputs):
                 part = 0.0
                 for j in range(dim):
-                    part += pull[h, j, k] * pattern.basis[h, s, j]
+                    part += pull[h, j, k] * basis[h, s, j]
                 for j in range(dim):
-                    pull[h, j, k] -= part * pattern.basis[h, s, j]
+                    pull[h, j, k] -= part * basis[h, s, j]
 
 
 @_inner
-def _velocity(data: Any, pattern: Any, form: Any, trial: Any, s: int, time: float) -> None:
-    """Write the velocity of all rows at ``trial.place`` to stage s, and the squared speed of the active ones."""
-    dim, active, z = data.transposed.shape[0], pattern.side.shape[0], trial.place
-    outputs, decay = z.shape[1] - dim, data.decay
+def _velocity(data: Any, pattern: Any, form: Any, time: float, desk: Any, stage: Any) -> float:
+    """Write the velocity of all rows at the desk's place to ``stage``; the squared speed of the active ones."""
+    dim, active, z, decay = data.transposed.shape[0], pattern.side.shape[0], desk.rows[PLACE], data.decay
     if data.given.shape[0] > 0:
-        _given(data, time, trial.work)
-        _gathered(trial.work, data, pattern.side, trial.pull)
+        _given(data.given, data.given_at + data.given_rate * time, desk.work)
+        _gathered(desk.work, data.transposed, data.b, pattern.side, desk.pull)
     elif form.constant.shape[0] > 0:
-        _by_form(z, form, dim, trial.pull)
+        _by_form(z, form.constant, form.matrix, desk.pull)
     else:
-        _outputs(z, data, pattern.side, trial.work)
-        shift = _log_loss(trial.work, data) if data.by_loss else 0.0
+        _outputs(z, data.transposed, data.a, data.b, pattern.side, desk.work)
+        shift = _log_loss(desk.work, data) if data.by_loss else 0.0
         decay = decay * math.exp(-shift) if decay > 0.0 else 0.0
-        _pulls(trial.work, data, shift)
-        _gathered(trial.work, data, pattern.side, trial.pull)
-    _projected(pattern, trial.pull)
-    trial.powers[s] = 0.0
+        _pulls(desk.work, data, shift)
+        _gathered(desk.work, data.transposed, data.b, pattern.side, desk.pull)
+    _projected(pattern.basis, pattern.span, desk.pull)
+    power = 0.0
     for row in range(z.shape[0]):
         owner = pattern.owner[row]
-        for j in range(dim + outputs):
+        for j in range(z.shape[1]):
             total = -decay * z[row, j]
             if j < dim:
-                for k in range(outputs):
-                    total += trial.pull[owner, j, k] * z[row, dim + k]
+                for k in range(dim, z.shape[1]):
+                    total += desk.pull[owner, j, k - dim] * z[row, k]
             else:
                 for i in range(dim):
-                    total += trial.pull[owner, i, j - dim] * z[row, i]
-            trial.stages[s, row, j] = total
+                    total += desk.pull[owner, i, j - dim] * z[row, i]
+            stage[row, j] = total
             if row < active:
-                trial.powers[s] += total * total
+                power += total * total
+    return power
+
+
+# Steps
 
 
 @_inner
-def _error(z: Any, trial: Any, step: float, energy: float, limits: Any, method: Any, active: int) -> float:
+def _error(
+    rows: Any, stages: Any, powers: Any, step: float, energy: float, limits: Any, method: Any, active: int
+) -> float:
     """Largest error of a row, and of the energy, in units of its tolerance.
 
     Sizes are largest entries, not sums of squares: those of rows of 1e-200 would be no numbers.
@@ -381,17 +354,17 @@ def _error(z: Any, trial: Any, step: float, energy: float, limits: Any, method: 
     worst = 0.0
     for row in range(active + 1):
         high, low, size = 0.0, 0.0, 0.0
-        for j in range(z.shape[1] if row < active else 1):
+        for j in range(rows.shape[2] if row < active else 1):
             one, other = 0.0, 0.0
             for s in range(method.core):
-                value = trial.stages[s, row, j] if row < active else trial.powers[s]
-                one += method.error[s] * value
-                other += method.error_low[s] * value
+                value = stages[s, row, j] if row < active else powers[s]
+                one += _ERRORS[method.number, 0, s] * value
+                other += _ERRORS[method.number, 1, s] * value
             if one != one or other != other:
                 return np.inf
             high, low = max(high, abs(one)), max(low, abs(other))
             if row < active:
-                size = max(size, abs(z[row, j]), abs(trial.place[row, j]))
+                size = max(size, abs(rows[START, row, j]), abs(rows[PLACE, row, j]))
         if high == 0.0:
             continue
         tolerance = limits.atol + limits.rtol * size
@@ -405,61 +378,87 @@ def _error(z: Any, trial: Any, step: float, energy: float, limits: Any, method: 
 
 
 @_inner
-def _judged(
-    z: Any, trial: Any, step: float, energy: float, limits: Any, method: Any, active: int
-) -> tuple[float, float]:
-    """The error, and step × fastest rate, from the last two estimates at the step's end."""
-    gained, speeds, places, last = 0.0, 0.0, 0.0, method.core - 1
-    for s in range(method.core):
-        gained += step * method.dense[7, s] * trial.powers[s]
+def _stiffness(rows: Any, last: Any, before: Any, step: float, active: int) -> float:
+    """Step × fastest rate, from the last two estimates at the step's end."""
+    speeds, places = 0.0, 0.0
     for row in range(active):
-        for j in range(z.shape[1]):
-            speeds = max(speeds, abs(trial.stages[last, row, j] - trial.stages[last - 1, row, j]))
-            places = max(places, abs(trial.place[row, j] - trial.before[row, j]))
-    stiffness = step * speeds / places if places > 0.0 else 0.0
-    return _error(z, trial, step, energy + gained, limits, method, active), stiffness
+        for j in range(rows.shape[2]):
+            speeds = max(speeds, abs(last[row, j] - before[row, j]))
+            places = max(places, abs(rows[PLACE, row, j] - rows[BEFORE, row, j]))
+    return step * speeds / places if places > 0.0 else 0.0
 
 
 @_inner
-def _attempt(
-    n: int, time: float, step: float, energy: float, data: Any, pattern: Any, form: Any, limits: Any, method: Any,
-    trial: Any,
+def _off(begin: Any, curve: Any, stages: Any, step: float, limits: Any, method: Any, owner: Any, share: Any) -> float:
+    """The largest error of a row's curve, in units of what it may be."""
+    worst, active = 0.0, begin.shape[0] - share.shape[0]
+    for row in range(begin.shape[0]):
+        off, size, own = 0.0, 0.0, 0.0
+        for j in range(begin.shape[1]):
+            total = 0.0
+            for s in range(method.stages):
+                total += _ERRORS[method.number, 2, s] * stages[s, row, j]
+            if total != total:
+                return np.inf
+            off = max(off, abs(total))
+            size = max(size, abs(begin[row, j]), abs(curve[7, row, j]))
+            own = max(own, abs(begin[owner[row], j]), abs(curve[7, owner[row], j]))
+        if row >= active:
+            size = max(size, own / share[row - active])
+        if off > 0.0:
+            worst = max(worst, step * off / (_CURVE * (limits.atol + limits.rtol * size)))
+    return worst
+
+
+@_Kernel
+def attempt(
+    n: int, first: int, time: float, step: float, energy: float, data: Any, pattern: Any, form: Any, limits: Any,
+    method: Any, share: Any, trial: Any, desk: Any,
 ) -> tuple[float, float]:  # fmt: skip
-    """Step n of a march, from ``trial.start``, whose velocity is the first stage; its curve is filled in.
+    """Step n from the desk's start, beginning with its ``first`` stage: 1 if the velocity there is known, else 0.
 
     Returns the error in units of the tolerance, and step × fastest rate, as two estimates at the step's end show it.
-    The curve is filled only where the error is at most 1.
+    The curve is filled only where the error is at most 1. Of a step of length 0 only the velocity is found.
     """
-    core, active, z = method.core, pattern.side.shape[0], trial.start
-    error, stiffness = 0.0, 0.0
-    for s in range(1, method.a.shape[0] + 1):
+    core, active, z, stages = method.core, pattern.side.shape[0], desk.rows[START], trial.stages
+    error, stiffness, total = np.inf, 0.0, 0.0
+    for s in range(first, method.stages + 1):
         if s == core:
-            error, stiffness = _judged(z, trial, step, energy, limits, method, active)
+            gained = 0.0
+            for i in range(core):
+                gained += step * _DENSE[method.number, 7, i] * trial.powers[i]
+            error = _error(desk.rows, stages, trial.powers, step, energy + gained, limits, method, active)
+            stiffness = _stiffness(desk.rows, stages[core - 1], stages[core - 2], step, active)
             if not error <= 1.0:
                 return error, stiffness
-        if s == method.a.shape[0]:
+        if s == method.stages or (s == 1 and step == 0.0):
             break
         for row in range(z.shape[0]):
             for j in range(z.shape[1]):
                 if s == core - 1:
-                    trial.before[row, j] = trial.place[row, j]
+                    desk.rows[BEFORE, row, j] = desk.rows[PLACE, row, j]
                 total = 0.0  # the sum first, so that small steps are not lost in rounding
                 for i in range(s):
-                    total += method.a[s, i] * trial.stages[i, row, j]
-                trial.place[row, j] = z[row, j] + step * total
-        _velocity(data, pattern, form, trial, s, time + method.times[s] * step)
+                    total += _A[method.number, s, i] * stages[i, row, j]
+                desk.rows[PLACE, row, j] = z[row, j] + step * total
+        trial.powers[s] = _velocity(data, pattern, form, time + _TIMES[method.number, s] * step, desk, stages[s])
+    if not error <= 1.0:
+        return error, stiffness
     for k in range(8):
-        gained = 0.0
-        for s in range(method.a.shape[0]):
-            gained += method.dense[k, s] * trial.powers[s]
-        trial.energies[n, k] = energy + step * gained
+        total = 0.0
+        for s in range(method.stages):
+            total += _DENSE[method.number, k, s] * trial.powers[s]
+        trial.energies[n, k] = energy + step * total
         for row in range(z.shape[0]):
             for j in range(z.shape[1]):
                 total = 0.0
-                for s in range(method.a.shape[0]):
-                    total += method.dense[k, s] * trial.stages[s, row, j]
+                for s in range(method.stages):
+                    total += _DENSE[method.number, k, s] * stages[s, row, j]
                 trial.curves[n, k, row, j] = z[row, j] + step * total
-    return error, stiffness
+    return max(error, _off(z, trial.curves[n], stages, step, limits, method, pattern.owner, share)), stiffness
+
+
+# What happens along a curve
 
 
 @_inner
@@ -491,34 +490,10 @@ def _first_below(stack: Any) -> float:
     return 2.0
 
 
-class Sought(NamedTuple):
-    """Room for what is found along a curve; times are x ∈ [0, 1], and 2 for what does not happen."""
-
-    pairs: np.ndarray  # rows and lines that meet, (room, 2)
-    times: np.ndarray  # when they do, (room,); NEAR: they only come within the row's radius
-    ended: np.ndarray  # when each slide ends, (slides,)
-    fell: np.ndarray  # when the loss is at the level, (1,)
-    beyond: np.ndarray  # at each node, how far each slide is beyond its end, as part of all pulls; (8, slides)
-    values: np.ndarray  # both margins of every slide and its v·v_begin at the nodes, and the loss; (8, 3·slides + 1)
-    place: np.ndarray  # (rows, columns)
-    work: np.ndarray  # (2·outputs + 1, lines)
-    stack: np.ndarray  # of the search for roots, (52, 10)
-
-    @classmethod
-    def room(cls, crossings: int, slides: int, rows: int, columns: int, dim: int, lines: int) -> "Sought":
-        """Empty room."""
-        return cls(
-            np.empty((crossings, 2), dtype=np.int64), np.empty(crossings), np.empty(slides), np.empty(1),
-            np.zeros((8, slides)),
-            np.empty((8, 3 * slides + 1)), np.empty((rows, columns)), np.empty((2 * (columns - dim) + 1, lines)),
-            np.empty((_DEEPEST + 2, 10)),
-        )  # fmt: skip
-
-
 @_inner
-def _crossings(curve: Any, data: Any, side: Any, blur: float, radius: Any, sought: Any) -> int:
+def _crossings(curve: Any, transposed: Any, side: Any, blur: float, radius: Any, met: Any, c: Any) -> int:
     """Rows beyond a line by ``blur`` of their size somewhere along a curve, or within ``radius`` of it; how many."""
-    dim, found, c = data.directions.shape[1], 0, sought.stack
+    dim, found = transposed.shape[0], 0
     for h in range(side.shape[0]):
         size, reach = 0.0, 0.0
         for n in range(8):
@@ -537,7 +512,7 @@ def _crossings(curve: Any, data: Any, side: Any, blur: float, radius: Any, sough
             for n in range(8):
                 c[0, n] = 0.0
                 for j in range(dim):
-                    c[0, n] += curve[n, h, j] * data.directions[line, j]
+                    c[0, n] += curve[n, h, j] * transposed[j, line]
                 c[0, n] = sign * c[0, n] + depth
                 least = min(least, c[0, n])
                 if n == 0 and least > reach + depth:
@@ -545,24 +520,21 @@ def _crossings(curve: Any, data: Any, side: Any, blur: float, radius: Any, sough
             x = _first_below(c) if least < 0.0 else 2.0
             if x == 2.0 and radius[h] > 0.0 and least < radius[h]:
                 x = NEAR
-            if x == 2.0:
-                continue
-            if found < sought.times.shape[0]:
-                sought.pairs[found, 0], sought.pairs[found, 1], sought.times[found] = h, line, x
+            if x != 2.0 and found < met.shape[0]:
+                met[found, 0], met[found, 1], met[found, 2] = h, line, x
                 found += 1
     return found
 
 
 @_inner
-def _margins(data: Any, pattern: Any, rounding: float, sought: Any, n: int) -> None:
-    """Both margins of every slide at node n, where ``sought.work`` holds p and q, and how far one is beyond its end.
+def _margins(z: Any, work: Any, data: Any, pattern: Any, values: Any, beyond: Any) -> None:
+    """Both margins of every slide at a node, where ``work`` holds p and q, and how far one is beyond its end.
 
     A slide on line l has ς·s_l = μ with s_l = v·q_l < 0 and μ = −B·ẇ_free. Its margins are −s_l ± μ, both positive
-    while |ς| < 1 and the line attracts, plus what ``rounding`` of all the pulls may have made of them.
+    while |ς| < 1 and the line attracts, plus what ``ROUNDING`` of all the pulls may have made of them.
     """
     dim, lines = data.transposed.shape
-    z, work, outputs = sought.place, sought.work, sought.place.shape[1] - dim
-    whole = data.mass
+    outputs, whole = z.shape[1] - dim, data.mass
     for k in range(2 * outputs):
         for line in range(lines):
             whole += abs(work[k, line])
@@ -578,41 +550,41 @@ def _margins(data: Any, pattern: Any, rounding: float, sought: Any, n: int) -> N
                 for j in range(dim):
                     along += pattern.dual[i, j] * data.transposed[j, line]
                 free += along * v * (work[k, line] + pattern.side[h, line] * work[outputs + k, line])
-        noise = rounding * size * whole
-        sought.values[n, 3 * i], sought.values[n, 3 * i + 1] = noise - strength - free, noise - strength + free
-        sought.beyond[n, i] = 0.0
+        noise = ROUNDING * size * whole
+        values[3 * i], values[3 * i + 1] = noise - strength - free, noise - strength + free
+        beyond[i] = 0.0
         if size > _NOTHING and whole > 0.0:
-            sought.beyond[n, i] = max(0.0, (strength + abs(free)) / (size * whole))
+            beyond[i] = max(0.0, (strength + abs(free)) / (size * whole))
 
 
-@_inner
-def _scan(
-    curve: Any, begin: float, length: float, data: Any, pattern: Any, level: float, radius: Any, looking: Any,
-    sought: Any,
-) -> int:  # fmt: skip
-    """Search a curve for all that can happen along it (``_events``); returns how many crossings there are.
+@_Kernel
+def scan(
+    curve: Any, begin: float, length: float, blur: float, data: Any, pattern: Any, level: float, desk: Any, sought: Any
+) -> int:
+    """Search a curve for all that can happen along it (``_events``); times begin and length matter to given pulls only.
 
-    Crossings that there is no room for are left out: ask again with more room if all of it is used.
+    Returns how many crossings there are, -1 if nothing happens at all. Crossings that there is no room for are left
+    out: ask again with more room if all of it is used.
     """
-    dim, slides, z = data.transposed.shape[0], pattern.slides.shape[0], sought.place
-    for i in range(slides):
+    dim, slides, z, first = data.transposed.shape[0], pattern.slides.shape[0], desk.rows[PLACE], 2.0
+    for i in range(slides + 1):
         sought.ended[i] = 2.0
-    sought.fell[0] = 2.0
     functions = 3 * slides + (1 if level > -np.inf else 0)
     for n in range(8 if functions > 0 else 0):
         for row in range(z.shape[0]):
             for j in range(z.shape[1]):
                 z[row, j] = 0.0
                 for m in range(8):
-                    z[row, j] += looking.at_nodes[n, m] * curve[m, row, j]
+                    z[row, j] += AT_NODES[n, m] * curve[m, row, j]
         if data.given.shape[0] > 0:
-            _given(data, begin + looking.nodes[n] * length, sought.work)
+            time = begin + NODES[n] * length
+            _given(data.given, data.given_at + data.given_rate * time, desk.work)
         else:
-            _outputs(z, data, pattern.side, sought.work)
-            height = _log_loss(sought.work, data)
+            _outputs(z, data.transposed, data.a, data.b, pattern.side, desk.work)
+            height = _log_loss(desk.work, data)
             sought.values[n, 3 * slides] = max(height, -1e300) - level
-            _pulls(sought.work, data, height if data.by_loss else 0.0)
-        _margins(data, pattern, looking.rounding, sought, n)
+            _pulls(desk.work, data, height if data.by_loss else 0.0)
+        _margins(z, desk.work, data, pattern, sought.values[n], sought.beyond[n])
         for i in range(slides):
             total, h = 0.0, pattern.slides[i, 0]
             for k in range(dim, z.shape[1]):
@@ -620,169 +592,13 @@ def _scan(
             sought.values[n, 3 * i + 2] = total
     for i in range(functions):
         for m in range(8):
-            sought.stack[0, m] = 0.0
+            desk.stack[0, m] = 0.0
             for n in range(8):
-                sought.stack[0, m] += looking.back[m, n] * sought.values[n, i]
-        x = _first_below(sought.stack)
-        if i == 3 * slides:
-            sought.fell[0] = x
-        elif x < sought.ended[i // 3]:
-            sought.ended[i // 3] = x
-    return 0 if data.b == 0.0 else _crossings(curve, data, pattern.side, looking.blur, radius, sought)
-
-
-@_Kernel
-def scan(curve: Any, data: Any, pattern: Any, level: float, radius: Any, looking: Any, sought: Any) -> int:
-    """What can happen along a curve whose pulls are not given; see ``_scan``."""
-    return _scan(curve, 0.0, 0.0, data, pattern, level, radius, looking, sought)
-
-
-@_inner
-def _happens(crossings: int, sought: Any) -> bool:
-    """Whether anything does."""
-    first = sought.fell[0]
-    for i in range(sought.ended.shape[0]):
-        first = min(first, sought.ended[i])
-    return crossings > 0 or first <= 1.0
-
-
-@_inner
-def _passes(n: int, time: float, crossings: int, data: Any, pattern: Any, form: Any, trial: Any, sought: Any) -> bool:
-    """Whether a row that goes alone passes the first line it meets in step n, and nothing else; then it does.
-
-    It does where the velocity beyond the line leads on, away from it.
-    """
-    if data.given.shape[0] == 0 or trial.start.shape[0] > 1 or pattern.slides.shape[0] > 0 or pattern.span[0] > 0:
-        return False
-    first, x = -1, 1.0
-    for i in range(crossings):
-        if sought.times[i] <= x:
-            first, x = i, sought.times[i]
-    for i in range(crossings):
-        if i != first and sought.times[i] <= x + TOGETHER:
-            return False
-    if first < 0:
-        return False
-    line, part, along, count = sought.pairs[first, 1], 0.0, 0.0, 1.0
-    for j in range(trial.place.shape[1]):
-        trial.place[0, j] = 0.0
-    for k in range(8):
-        weight = count * x**k * (1.0 - x) ** (7 - k)
-        count = count * (7 - k) / (k + 1)
-        for j in range(trial.place.shape[1]):
-            trial.place[0, j] += weight * trial.curves[n, k, 0, j]
-    for _ in range(2):
-        part = 0.0
-        for j in range(data.directions.shape[1]):
-            part += trial.place[0, j] * data.directions[line, j]
-        for j in range(data.directions.shape[1]):
-            trial.place[0, j] -= part * data.directions[line, j]
-    pattern.side[0, line] *= -1.0
-    _velocity(data, pattern, form, trial, 0, time + x * trial.lengths[n, 0])
-    for j in range(data.directions.shape[1]):
-        along += trial.stages[0, 0, j] * data.directions[line, j]
-    if not pattern.side[0, line] * along > 0.0:
-        pattern.side[0, line] *= -1.0
-        return False
-    trial.lengths[n, 1], trial.passed[n] = x, line
-    for j in range(trial.place.shape[1]):
-        trial.start[0, j] = trial.place[0, j]
-    return True
-
-
-@_inner
-def _energy_at(n: int, trial: Any) -> float:
-    """Where step n was left."""
-    x, total, count = trial.lengths[n, 1], 0.0, 1.0
-    for k in range(8):
-        total += count * x**k * (1.0 - x) ** (7 - k) * trial.energies[n, k]
-        count = count * (7 - k) / (k + 1)
-    return total
-
-
-@_inner
-def _radii(trial: Any, pattern: Any, spread: Any, dim: int) -> None:
-    """How far, at most, a group's neurons are from its row, scaled to it; 0 for a neuron by itself."""
-    active = trial.radius.shape[0]
-    for h in range(active):
-        trial.radius[h] = 0.0
-    for row in range(active, trial.start.shape[0]):
-        square = 0.0
-        for j in range(dim):
-            square += trial.start[row, j] * trial.start[row, j]
-        trial.radius[pattern.owner[row]] += spread[row - active] * math.sqrt(square)
-
-
-@_inner
-def _factor(error: float, method: Any) -> float:
-    """What the next step should be, in units of one of this error."""
-    if not error < np.inf:
-        return _SHRINK_MOST
-    factor = _CAREFUL * max(error, 1e-14) ** (-1.0 / method.order)
-    if error <= 1.0:
-        return min(method.grow, max(_SHRINK, factor))
-    return max(_SHRINK if error < 1e10 else _SHRINK_MOST, factor)
-
-
-@_inner
-def _onward(n: int, trial: Any, last: int) -> None:
-    """The next step begins where step n ended."""
-    for row in range(trial.start.shape[0]):
-        for j in range(trial.start.shape[1]):
-            trial.start[row, j] = trial.curves[n, 7, row, j]
-            trial.stages[0, row, j] = trial.stages[last, row, j]
-    trial.powers[0] = trial.powers[last]
-
-
-@_inner
-def _farthest(sought: Any) -> float:
-    """How far a slide was beyond its end, in a step in which nothing happened."""
-    most = 0.0
-    for n in range(8):
-        for i in range(sought.beyond.shape[1]):
-            most = max(most, sought.beyond[n, i])
-    return most
-
-
-@_Kernel
-def march(
-    z: Any, going: Any, data: Any, pattern: Any, form: Any, limits: Any, method: Any, spread: Any, looking: Any,
-    trial: Any, sought: Any,
-) -> Any:  # fmt: skip
-    """Steps from rows ``z`` until something happens within one; ``trial`` holds them all, ``sought`` what happened.
-
-    A row that goes alone, by given pulls, also passes lines on its way. Without any step only the velocity is found.
-    """
-    taken, rejected, crossings, stiff = 0, 0, 0, going.stiff
-    time, energy, step, smallest, beyond = 0.0, going.energy, going.step, np.inf, 0.0
-    for row in range(z.shape[0]):
-        for j in range(z.shape[1]):
-            trial.start[row, j] = trial.place[row, j] = z[row, j]
-    _velocity(data, pattern, form, trial, 0, 0.0)
-    while taken < going.steps and rejected <= 2 * going.steps and time < going.left:
-        length = min(step, going.longest, going.left - time)
-        if not length > going.smallest:
-            break
-        share = min(1.0, length * going.per_time) if going.per_time > 0.0 else 1.0
-        allowed = Limits(share * limits.rtol, limits.atol if going.per_time == 0.0 else 0.0, limits.energy)
-        error, stiffness = _attempt(taken, time, length, energy, data, pattern, form, allowed, method, trial)
-        wanted, held = length * _factor(error, method), stiffness > _STABLE
-        if not error <= 1.0:
-            # At the edge of stability every second or third step fails.
-            step, rejected, stiff = wanted, rejected + 1, stiff + 3 if held else max(0, stiff - 1)
-            continue
-        # A step cut short by the end says nothing against the one that was planned.
-        step, smallest = wanted if length >= step else max(step, wanted), min(smallest, length)
-        stiff = stiff + 1 if held else max(0, stiff - 1)
-        trial.lengths[taken, 0], trial.lengths[taken, 1], trial.passed[taken] = length, 1.0, -1
-        _radii(trial, pattern, spread, data.directions.shape[1])
-        crossings = _scan(trial.curves[taken], time, length, data, pattern, going.level, trial.radius, looking, sought)
-        taken += 1
-        if not _happens(crossings, sought):
-            time, energy, beyond = time + length, trial.energies[taken - 1, 7], max(beyond, _farthest(sought))
-            _onward(taken - 1, trial, method.core - 1)
-        elif _passes(taken - 1, time, crossings, data, pattern, form, trial, sought):
-            time, energy, crossings = time + length * trial.lengths[taken - 1, 1], _energy_at(taken - 1, trial), 0
-        else:
-            break
-    return Marched(taken, rejected, step, stiff, smallest, crossings, beyond)
+                desk.stack[0, m] += FROM_NODES[m, n] * sought.values[n, i]
+        x = _first_below(desk.stack)
+        sought.ended[i // 3] = min(sought.ended[i // 3], x)
+        first = min(first, x)
+    found = 0
+    if data.b != 0.0:
+        found = _crossings(curve, data.transposed, pattern.side, blur, desk.radius, sought.met, desk.stack)
+    return -1 if found == 0 and first > 1.0 else found

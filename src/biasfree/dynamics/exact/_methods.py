@@ -6,13 +6,12 @@ closely than the long steps could go: twelve stages would be spent on what lies 
 """
 
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from numpy.polynomial import Polynomial
 from scipy.integrate import DOP853
-
-from biasfree.dynamics.exact._kernels import Method
 
 DEGREE = 7
 # Chebyshev's points of the unit interval, ends included.
@@ -36,14 +35,42 @@ def on_curve(weights: Float[np.ndarray, "*n 8"], curve: Float[np.ndarray, "8 *sh
 
 
 _BINOMIALS = np.array([comb(DEGREE, k) for k in range(DEGREE + 1)], dtype=float)
-FROM_NODES = np.linalg.inv(basis(NODES))  # values at the nodes → coefficients
+AT_NODES = basis(NODES)  # coefficients → values at the nodes
+FROM_NODES = np.linalg.inv(AT_NODES)  # and back
 
 
 def _coefficients(polynomial: Polynomial) -> np.ndarray:
     return FROM_NODES @ polynomial(NODES)
 
 
-def _order_8() -> Method:
+class Method(NamedTuple):
+    """A Runge–Kutta method: the last core stage is the velocity at the step's end; ``TABLES`` has its coefficients."""
+
+    number: int  # in ``TABLES``
+    order: int  # of the step
+    core: int  # stages that decide about the step, its end included; those after them serve the curve
+    stages: int  # all of them
+    grow: float  # how much longer the next step may be
+
+
+class Tables(NamedTuple):
+    """Coefficients of methods, a method in each row; those with fewer stages have zeros.
+
+    Attributes:
+        a: of the stages, (methods, 16, 16).
+        times: of the stages, as parts of the step, (methods, 16).
+        errors: two embedded error estimates, the second 0 where there is one only, and how far the curve is from the
+            last stage's place, 0 where there is none; (methods, 3, 16).
+        dense: the curve is z + step·dense @ stages, (methods, 8, 16).
+    """
+
+    a: Float[np.ndarray, "methods 16 16"]
+    times: Float[np.ndarray, "methods 16"]
+    errors: Float[np.ndarray, "methods 3 16"]
+    dense: Float[np.ndarray, "methods 8 16"]
+
+
+def _order_8() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     x, y = Polynomial([0, 1]), Polynomial([1, -1])
     # Dormand and Prince's nested form: x(c₁ + (1−x)(c₂ + x(c₃ + …))).
     nested, terms = x, []
@@ -53,25 +80,33 @@ def _order_8() -> Method:
     change, first, last = np.zeros((3, 16))
     change[:12], first[0], last[12] = DOP853.B, 1.0, 1.0
     stages = np.vstack([change, first - change, 2 * change - first - last, DOP853.D])
-    a = np.zeros((16, 16))
+    a, errors = np.zeros((16, 16)), np.zeros((3, 16))
     a[:12, :12], a[12], a[13:] = DOP853.A, change, DOP853.A_EXTRA
     dense = np.column_stack(terms) @ stages
     dense[0], dense[-1] = 0.0, change  # both ends exactly
-    errors = (np.ascontiguousarray(DOP853.E5), np.ascontiguousarray(DOP853.E3))
-    return Method(8, 10.0, a, a.sum(axis=1), *errors, dense, 13)
+    errors[0, :13], errors[1, :13] = DOP853.E5, DOP853.E3
+    errors[2] = basis(DOP853.C_EXTRA[-1]) @ dense - a[-1]
+    return a, errors, dense
 
 
-def _order_3() -> Method:
+def _order_3() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     weights = np.array([2 / 9, 1 / 3, 4 / 9, 0.0])
-    a = np.array([[0, 0, 0, 0], [1 / 2, 0, 0, 0], [0, 3 / 4, 0, 0], weights])
+    a, errors, dense = np.zeros((16, 16)), np.zeros((3, 16)), np.zeros((8, 16))
+    a[1, 0], a[2, 1], a[3, :4] = 1 / 2, 3 / 4, weights
+    errors[0, :4] = -5 / 72, 1 / 12, 1 / 9, -1 / 8
     first, last = np.eye(4)[0], np.eye(4)[3]
     cubic = np.array([np.zeros(4), first / 3, weights - last / 3, weights])  # Bernstein coefficients of degree 3
     x = NODES[:, None]
     values = np.hstack([comb(3, k) * x**k * (1 - x) ** (3 - k) for k in range(4)]) @ cubic
-    dense = FROM_NODES @ values
-    dense[0], dense[-1] = 0.0, weights
-    error = np.array([-5 / 72, 1 / 12, 1 / 9, -1 / 8])
-    return Method(3, 3.0, a, a.sum(axis=1), error, np.zeros(4), dense, 4)
+    dense[:, :4] = FROM_NODES @ values
+    dense[0], dense[-1, :4] = 0.0, weights
+    return a, errors, dense
 
 
-ORDER_8, ORDER_3 = _order_8(), _order_3()
+def _tables() -> Tables:
+    a, errors, dense = (np.stack(part) for part in zip(_order_8(), _order_3(), strict=True))
+    return Tables(a, a.sum(axis=2), errors, dense)
+
+
+TABLES = _tables()
+ORDER_8, ORDER_3 = Method(0, 8, 13, 16, 10.0), Method(1, 3, 4, 4, 3.0)

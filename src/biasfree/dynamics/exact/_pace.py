@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from biasfree.dynamics.exact._kernels import Going, Marched, Method
-from biasfree.dynamics.exact._methods import ORDER_3, ORDER_8
+from biasfree.dynamics.exact._march import Going, Marched
+from biasfree.dynamics.exact._methods import ORDER_3, ORDER_8, Method
 
 _FORGET = 0.3  # weight of the last distance between events in its running mean
 _RARER, _FREE = 1.1, 2.0  # what a step without an event makes of that mean, and what its length does at least
@@ -36,7 +36,7 @@ class Pace:
     def method(self) -> Method:
         """The method that goes further per evaluation."""
         short = self.short or _EXPECTED * self.long
-        worth = (len(ORDER_8.a) - 1 + self.overhead) / (len(ORDER_3.a) - 1 + self.overhead)
+        worth = (ORDER_8.stages - 1 + self.overhead) / (ORDER_3.stages - 1 + self.overhead)
         return ORDER_3 if worth * min(short, self.gap) > min(self.long, self.gap) else ORDER_8
 
     def going(self, method: Method, left: float, smallest: float, steps: int, energy: float, level: float) -> Going:
@@ -54,7 +54,7 @@ class Pace:
             self.short = marched.step
         self.accepted += marched.steps
         self.rejected += marched.rejected
-        self.evaluations += marched.steps * (len(method.a) - 1) + marched.rejected * (method.core - 1)
+        self.evaluations += marched.steps * (method.stages - 1) + marched.rejected * (method.core - 1)
         self.smallest = min(self.smallest, marched.smallest)
 
     def met_event(self, distance: float) -> None:

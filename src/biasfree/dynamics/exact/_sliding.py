@@ -14,10 +14,9 @@ from jaxtyping import Bool, Float, Int
 
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
-from biasfree.dynamics.exact._kernels import Pattern
+from biasfree.dynamics.exact._kernels import ROUNDING, Pattern
 from biasfree.switching import Settled, from_zero, settle
 
-ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
 _BRIEF = 0.05  # of the time in which a row moves by its own size, what a group may take to cross a line as one
@@ -54,6 +53,10 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
         _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
     found = pulls_of(z, data, pattern.side)
     second, way = z[h, dim:], found.matrices[h].T @ z[h, :dim]
+    if met.size == 1 and not held.size and _leads_on(second, found, pattern, data, h, int(met[0])):
+        new = flipped(pattern, [(h, int(met[0]))])
+        _carry_over(z, pattern, new, data, found, h, met)
+        return Happened(new, [(int(met[0]), "cross")])
     vanished = held.size > 0 and np.linalg.norm(second) <= _VANISHED * np.linalg.norm(z[h, :dim])
     if vanished:
         second[:] = 0.0
@@ -67,6 +70,18 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     if met.size:
         _carry_over(z, pattern, new, data, found, h, met)
     return Happened(new, settled.events)
+
+
+def _leads_on(
+    second: Float[np.ndarray, "outputs"], found: Pulls, pattern: Pattern, data: Data, h: int, line: int
+) -> bool:
+    """Whether a row that slides on nothing passes the one line it has met: the velocity beyond it leads on."""
+    pull = second @ found.p + pattern.side[h] * (second @ found.q)
+    beyond = -pattern.side[h, line]
+    d, strength = data.transposed[:, line], float(second @ found.q[:, line])
+    speed = float((data.transposed @ pull) @ d) + 2 * beyond * strength
+    noise = ROUNDING * float(np.linalg.norm(second)) * (found.whole + data.mass)
+    return bool(beyond * speed > noise)
 
 
 def held_by(pattern: Pattern, h: int) -> Int[np.ndarray, "held"]:

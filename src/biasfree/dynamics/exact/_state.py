@@ -12,11 +12,12 @@ from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._carried import Carried, Noted
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._events import LOOKING, Event, room_for
+from biasfree.dynamics.exact._events import Event, room_for
 from biasfree.dynamics.exact._field import pulls_of
-from biasfree.dynamics.exact._kernels import Going, Limits, Marched, Method, Sought, Trial, march
+from biasfree.dynamics.exact._kernels import START, Desk, Limits, Sought, Trial, attempt
+from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import Merged
-from biasfree.dynamics.exact._methods import ORDER_8
+from biasfree.dynamics.exact._methods import ORDER_8, Method
 from biasfree.dynamics.exact._pace import Pace
 from biasfree.switching import Switches
 
@@ -70,7 +71,7 @@ class State:
         self.plan, self.time, self.energy = plan, time, energy
         self.pace = Pace(1.0)
         self.carried = Carried(neurons, data, plan.rtol)
-        self._still_since, self._shape = time, (0, 0, 0, 0, 0, 0)
+        self._still_since, self._shape = time, (0, 0, 0)
         self.limits = Limits(SAFETY * plan.rtol, _ABSOLUTE, 1.0)
         self.inadmissible, self.last_event, self._flood = 0.0, time, 0
         self.noted: list[tuple[float, Noted]] = []
@@ -99,20 +100,22 @@ class State:
         (rows, columns), lines = now.z.shape, now.pattern.side.shape[1]
         entries, products = rows * columns, max(1, now.active * lines * columns)
         self.steps = int(min(_STEPS, max(1, _ENTRIES // (8 * max(entries, 1))), max(1, _PRODUCTS // products)))
-        shape = (self.steps, rows, columns, now.active, *now.data.transposed.shape)
+        shape = (self.steps, rows, columns)
         if shape != self._shape:
             self.trial, self._shape = Trial.room(*shape), shape
         self.pace.overhead = _OVERHEAD / products
-        self.march(ORDER_8, self.limits, Going(0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, -math.inf))
+        desk, _ = room_for(now.z.shape, now.data, now.pattern)
+        desk.rows[START], share, rests = now.z, now.apart()[1], (0, 0, 0.0, 0.0, 0.0)
+        attempt(*rests, now.data, now.pattern, now.form(), self.limits, ORDER_8, share, self.trial, desk)
 
-    def march(self, method: Method, limits: Limits, going: Going) -> tuple[Marched, Sought]:
+    def march(self, method: Method, limits: Limits, going: Going) -> tuple[Marched, Desk, Sought]:
         """Steps from here until something happens; the state stays where it is."""
         now = self.carried
-        sought = room_for(now.z.shape, now.data, now.pattern)
+        desk, sought = room_for(now.z.shape, now.data, now.pattern)
         marched = march(
-            now.z, going, now.data, now.pattern, now.form(), limits, method, now.spread(), LOOKING, self.trial, sought
+            now.z, going, now.data, now.pattern, now.form(), limits, method, now.apart(), self.trial, desk, sought
         )
-        return marched, sought
+        return marched, desk, sought
 
     @property
     def level(self) -> float:

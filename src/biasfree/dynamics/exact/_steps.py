@@ -30,7 +30,7 @@ class Steps:
     @classmethod
     def of(cls, trial: Trial, count: int) -> "Steps":
         """What a march has left."""
-        begins = np.concatenate([[0.0], np.cumsum(trial.lengths[:count, 0])])
+        begins = np.concatenate([[0.0], np.cumsum(trial.lengths[:count])])
         return cls(begins, trial.curves[:count].copy(), trial.energies[:count].copy(), float(begins[-1]))
 
     @property
