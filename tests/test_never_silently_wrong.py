@@ -414,6 +414,35 @@ class TestThreePoints:
         assert run.losses[-1] == pytest.approx(self.truth, abs=1e-9)
 
 
+class TestWithinLongSteps:
+    """Where decay all but balances growth steps become long, and their curves must still be right between the ends."""
+
+    @pytest.mark.parametrize("rtol", [1e-6, 1e-8, 1e-10])
+    @pytest.mark.parametrize(("growth", "until"), [(0.3, 13.0), (0.3, 30.0), (0.1, 40.0), (0.03, 30.0)])
+    def test_one_sample_and_a_negligible_start(self, growth: float, until: float, rtol: float) -> None:
+        """By formula: e^{−λt} times a hyperbolic rotation by ρt, ρ − λ being the growth."""
+        decay, rate = 2.7, 2.7 + growth
+        rng = np.random.default_rng(0)
+        first, second = (1e-100 * np.abs(rng.normal(size=shape)) for shape in ((4, 2), (1, 4)))
+        run = flow(
+            Network([first, second], 0.5), bf.Dataset([[rate, 0.0]], [1.0]), until=until, weight_decay=decay,
+            save=40, rtol=rtol,
+        )  # fmt: skip
+        assert run.settings["method"] == "exact"
+        t, w, v = run.times[:, None], first[:, 0], second[0]
+        along = np.exp(-decay * t) * (np.cosh(rate * t) * w + np.sinh(rate * t) * v)
+        out = np.exp(-decay * t) * (np.cosh(rate * t) * v + np.sinh(rate * t) * w)
+        np.testing.assert_allclose(run.weights[0][:, :, 0], along, rtol=30 * rtol)
+        np.testing.assert_allclose(run.weights[1][:, 0], out, rtol=30 * rtol)
+
+
+def test_a_loss_of_zero_is_that_of_the_network() -> None:
+    """Merged rows may fit exactly where their neurons do not quite: that is no reason to refuse the run."""
+    run = flow(Network.init([2, 100, 1], 0.0, 1e-3, seed=0), datasets.xor(), until=1000.0, save=200)
+    assert run.settings["method"] == "exact"
+    assert run.status.name == "reached"
+
+
 def test_truths_can_be_found_again() -> None:
     """The cheap ones: descent and the reference, where it says so above."""
     for seed, truth in ((4, 0.11395447), (176, 0.47726841)):

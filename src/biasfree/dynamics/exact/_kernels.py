@@ -46,6 +46,9 @@ class _Kernel:
 _OPTIMISED = 1  # LLVM's level
 _ENERGY = 0.01  # the energy is a sum over all steps: one of them may spend so much of the tolerance
 NEAR = 3.0
+# Times a step's tolerance, how far its curve may be from the last stage's place: 60 at the edge of stability, thousands
+# where a fast direction is at rest to rounding and the step is far too long for it, which the step's end does not show.
+_CURVE = 100.0
 _NOTHING = 1e-250  # a row so small is as good as zero: its squares and errors are no numbers
 _DEEPEST = 50  # halvings of the unit interval after which float64 ends
 
@@ -86,6 +89,7 @@ class Method(NamedTuple):
         error, error_low: embedded error estimates, (core,); the second is 0 where there is one only.
         dense: the curve is z + step·dense @ stages, (8, total).
         core: stages that decide about the step, its end included; those after them serve the curve.
+        bent: step·bent @ stages is how far the curve is from the last stage's place, (total,); 0 where there is none.
     """
 
     a: np.ndarray
@@ -93,6 +97,7 @@ class Method(NamedTuple):
     error_low: np.ndarray
     dense: np.ndarray
     core: int
+    bent: np.ndarray
 
 
 class Limits(NamedTuple):
@@ -114,6 +119,7 @@ class Trial(NamedTuple):
     before: np.ndarray
     pull: np.ndarray  # M_h, (active, dim, outputs)
     work: np.ndarray  # p, q and a row of products, (2·outputs + 1, lines)
+    share: np.ndarray  # of passive rows, the largest part of a neuron's own size that it has in one; (rows,)
 
     @classmethod
     def room(cls, rows: int, columns: int, active: int, dim: int, lines: int) -> "Trial":
@@ -122,6 +128,7 @@ class Trial(NamedTuple):
         return cls(
             np.empty((16, *shape)), np.empty(16), np.empty((8, *shape)), np.empty(8), np.empty(shape), np.empty(shape),
             np.empty((active, dim, columns - dim)), np.empty((2 * (columns - dim) + 1, lines)),
+            np.ones(rows),
         )  # fmt: skip
 
 
@@ -327,6 +334,28 @@ def _error(z: Any, trial: Any, step: float, energy: float, limits: Any, method: 
 
 
 @_inner
+def _off(z: Any, trial: Any, step: float, limits: Any, method: Any, owner: Any) -> float:
+    """The largest error of a row's curve, in units of what it may be."""
+    worst = 0.0
+    for row in range(z.shape[0]):
+        off, size, own = 0.0, 0.0, 0.0
+        for j in range(z.shape[1]):
+            total = 0.0
+            for s in range(method.a.shape[0]):
+                total += method.bent[s] * trial.stages[s, row, j]
+            if total != total:
+                return np.inf
+            off = max(off, abs(total))
+            size = max(size, abs(z[row, j]), abs(trial.curve[7, row, j]))
+            own = max(own, abs(z[owner[row], j]), abs(trial.curve[7, owner[row], j]))
+        if owner[row] != row:
+            size = max(size, own / trial.share[row])
+        if off > 0.0:
+            worst = max(worst, step * off / (_CURVE * (limits.atol + limits.rtol * size)))
+    return worst
+
+
+@_inner
 def _judged(
     z: Any, trial: Any, step: float, energy: float, limits: Any, method: Any, active: int
 ) -> tuple[float, float]:
@@ -382,7 +411,7 @@ def attempt(
                 for s in range(method.a.shape[0]):
                     total += method.dense[n, s] * trial.stages[s, row, j]
                 trial.curve[n, row, j] = z[row, j] + step * total
-    return error, stiffness
+    return max(error, _off(z, trial, step, limits, method, pattern.owner)), stiffness
 
 
 @_inner

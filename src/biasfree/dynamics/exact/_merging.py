@@ -117,6 +117,12 @@ class Merged:
             found[group.members] = row
         return found
 
+    @functools.cached_property
+    def share(self) -> Float[np.ndarray, "passive"]:
+        """``spread``, riders included; infinite where one has no part in the leading row."""
+        with np.errstate(divide="ignore"):
+            return np.zeros(0) if self.linear else self.spread(np.zeros(0, dtype=int))
+
     def spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
         """For each passive row the largest part that a member has in it, in units of its part in the leading row."""
         if without.size != self._spread.get("without", -1):  # riders only ever leave

@@ -52,7 +52,8 @@ def _order_8() -> Method:
     a[:12, :12], a[12], a[13:] = DOP853.A, change, DOP853.A_EXTRA
     dense = np.column_stack(terms) @ stages
     dense[0], dense[-1] = 0.0, change  # both ends exactly
-    return Method(a, np.ascontiguousarray(DOP853.E5), np.ascontiguousarray(DOP853.E3), dense, 13)
+    bent = basis(DOP853.C_EXTRA[-1]) @ dense - a[-1]
+    return Method(a, np.ascontiguousarray(DOP853.E5), np.ascontiguousarray(DOP853.E3), dense, 13, bent)
 
 
 def _order_3() -> Method:
@@ -64,7 +65,7 @@ def _order_3() -> Method:
     values = np.hstack([comb(3, k) * x**k * (1 - x) ** (3 - k) for k in range(4)]) @ cubic
     dense = FROM_NODES @ values
     dense[0], dense[-1] = 0.0, weights
-    return Method(a, np.array([-5 / 72, 1 / 12, 1 / 9, -1 / 8]), np.zeros(4), dense, 4)
+    return Method(a, np.array([-5 / 72, 1 / 12, 1 / 9, -1 / 8]), np.zeros(4), dense, 4, np.zeros(4))
 
 
 ORDER_8, ORDER_3 = _order_8(), _order_3()

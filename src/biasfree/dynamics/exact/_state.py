@@ -43,6 +43,8 @@ class View:
         neurons[self.still] = fade * self.still_neurons
         energy += 0.5 * self.decay * float(np.sum(self.still_neurons**2)) * (1 - fade**2)
         level = float(pulls_of(z, self.data, self.side).level)
+        if level == -math.inf:  # of the rows: what merging leaves out may be all that is left of the neurons' loss
+            level = math.nan
         return Point((neurons[:, :dim], np.ascontiguousarray(neurons[:, dim:].T)), energy, level)
 
 
@@ -90,6 +92,7 @@ class State:
         (rows, columns), (dim, lines) = now.z.shape, now.data.transposed.shape
         self.trial = Trial.room(rows, columns, now.active, dim, lines)
         self.trial.stages[0] = moving
+        self.trial.share[now.active :] = now.groups.share
         self.trial.powers[0] = float(np.sum(moving[: now.active] ** 2))
         self.pace.overhead = _OVERHEAD / max(1, now.active * now.pattern.side.shape[1] * now.z.shape[1])
 
