@@ -310,6 +310,19 @@ class TestThroughZero:
             np.cosh(rate * until), rel=2e-4 if size > 1e-9 else 1e-8
         )
 
+    @pytest.mark.parametrize("seed", range(4))
+    def test_a_start_at_zero_goes_alike_however_many_there_are(self, seed: int) -> None:
+        """Neurons of no output do not see each other: two of twenty, in closed form, move as the two by steps."""
+        rng = np.random.default_rng(seed)
+        data = bf.Dataset(rng.normal(size=(30, 4)), rng.normal(size=30))
+        first, second = np.zeros((20, 4)), 1e-9 * rng.normal(size=(1, 20))
+        many = flow(Network([first, second], 0.3), data, until=3.0, save=3)
+        few = flow(Network([first[:2], second[:, :2]], 0.3), data, until=3.0, save=3)
+        assert "closed form" in many.stretches[0].how
+        assert "closed form" not in few.stretches[0].how
+        scale = np.abs(few.weights[0]).max()
+        np.testing.assert_allclose(many.weights[0][:, :2], few.weights[0], rtol=0, atol=1e-6 * scale)
+
 
 class TestRest:
     """A flow at rest costs nothing and crosses nothing."""
