@@ -449,6 +449,20 @@ class TestWithinLongSteps:
         np.testing.assert_allclose(run.weights[1][:, 0], out, rtol=30 * rtol)
 
 
+@pytest.mark.parametrize("seed", [0, 2, 3, 6, 8, 12])
+def test_sliding_neurons_whose_squares_are_no_numbers(seed: int) -> None:
+    """While the output is nothing the flow is homogeneous: a start of 1e-190 does what one of 1e-90 does."""
+    rng = np.random.default_rng(seed)
+    data = bf.Dataset(rng.normal(size=(40, 5)), rng.normal(size=40))
+    first, second = rng.normal(size=(3, 5)), rng.normal(size=(1, 3))
+    found = []
+    for size in (1e-90, 1e-190):
+        run = flow(Network([size * first, size * second], 0.3), data, until=8.0, save=4, rtol=1e-8)
+        assert "slide" in run.events.kinds
+        found.append(run.weights[0] / size)
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-7 * np.abs(found[0]).max())
+
+
 def test_a_loss_of_zero_is_that_of_the_network() -> None:
     """Merged rows may fit exactly where their neurons do not quite: that is no reason to refuse the run."""
     run = flow(Network.init([2, 100, 1], 0.0, 1e-3, seed=0), datasets.xor(), until=1000.0, save=200)

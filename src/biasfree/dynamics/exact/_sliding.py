@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
 from biasfree.dynamics.exact._kernels import Pattern
+from biasfree.dynamics.exact._lengths import lengths
 from biasfree.switching import Settled, from_zero, settle
 
 ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose
@@ -54,12 +55,12 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
         _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
     found = pulls_of(z, data, pattern.side)
     second, way = z[h, dim:], found.matrices[h].T @ z[h, :dim]
-    vanished = held.size > 0 and np.linalg.norm(second) <= _VANISHED * np.linalg.norm(z[h, :dim])
+    vanished = held.size > 0 and lengths(second) <= _VANISHED * lengths(z[h, :dim])
     if vanished:
         second[:] = 0.0
     before, after = (-way, way) if vanished else (second, second)
     strength, drift = after @ found.q, (after @ found.p) @ data.directions
-    if met.size and (np.abs(strength[met]) <= ROUNDING * np.linalg.norm(after) * (found.whole + data.mass)).all():
+    if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * (found.whole + data.mass)).all():
         return Happened(flipped(pattern, [(h, line) for line in met]), [(int(line), "cross") for line in met])
     side, sliding = sides_of(pattern, data, found, h, before)
     settled = settle(data.directions, strength, drift, 1.0, side, sliding, met)
@@ -169,7 +170,7 @@ def _carry_over(
     for line in met.tolist():
         d = data.directions[line]
         speed, change = was @ d, now - was
-        if speed != 0 and np.linalg.norm(change) <= _GRAZING * abs(speed):
+        if speed != 0 and lengths(change) <= _GRAZING * abs(speed):
             z[own, :dim] += np.outer(z[own, :dim] @ d, change) / speed
     basis = after.basis[h, : after.span[h]]
     z[own, :dim] -= (z[own, :dim] @ basis.T) @ basis
