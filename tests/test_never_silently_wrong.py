@@ -463,6 +463,24 @@ def test_sliding_neurons_whose_squares_are_no_numbers(seed: int) -> None:
     np.testing.assert_allclose(*found, rtol=0, atol=1e-7 * np.abs(found[0]).max())
 
 
+@pytest.mark.parametrize("method", ["exact", "tsit5"])
+def test_a_neuron_that_only_shrinks_is_a_number_for_ever(method: str) -> None:
+    """w = −w₂ under a pull of 1 in closed form: e^{−t}, with nothing that grows."""
+    start, data = Network([[[1e-100, 0.0]], [[-1e-100]]], 1.0), bf.Dataset([[1.0, 0.0]], [1.0])
+    run = flow(start, data, until=3000.0, save=100, method=method)
+    assert run.status.name == "reached"
+    np.testing.assert_allclose(run.weights[0][:, 0, 0], 1e-100 * np.exp(-run.times), rtol=1e-6, atol=1e-300)
+
+
+def test_weights_of_1e_162_are_no_drift() -> None:
+    """Their squares have no digits left: balance is gauged in units of the weights."""
+    rng = np.random.default_rng(0)
+    first, second = 3e-162 * rng.normal(size=(9, 3)), 3e-162 * rng.normal(size=(1, 9))
+    run = flow(Network([first, second], 0.3), bf.Dataset(rng.normal(size=(8, 3)), rng.normal(size=8)), until=2.0)
+    assert run.settings["method"] == "exact"
+    assert 0 < run.balance_drift < 1e-9
+
+
 def test_a_loss_of_zero_is_that_of_the_network() -> None:
     """Merged rows may fit exactly where their neurons do not quite: that is no reason to refuse the run."""
     run = flow(Network.init([2, 100, 1], 0.0, 1e-3, seed=0), datasets.xor(), until=1000.0, save=200)

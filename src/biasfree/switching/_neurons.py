@@ -68,7 +68,7 @@ class Modes:
         phase = self.rate * elapsed
         # Everything times e^{−phase} where something grows.
         lift = np.where(self.up != 0, phase, 0.0)
-        grown, shrunk = self.up * np.exp(phase - lift), self.down * np.exp(-phase - lift)
+        grown, shrunk = self.up, self.down * np.exp(-phase - lift)
         first = self.across * np.exp(-lift)[:, None]
         first += (grown + shrunk)[:, None] * self.unit
         return _of_size_one(first, np.where(self.rate > 0, grown - shrunk, self.still), lift)
