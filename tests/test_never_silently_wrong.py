@@ -481,6 +481,20 @@ def test_weights_of_1e_162_are_no_drift() -> None:
     assert 0 < run.balance_drift < 1e-6
 
 
+@pytest.mark.parametrize("loss", ["logistic", "exponential"])
+def test_the_loss_clock_with_decay_comes_to_rest(loss: str) -> None:
+    """Both clocks follow the same curve to the same end; explicit steps alone would take millions to get there."""
+    rng = np.random.default_rng(0)
+    inputs = 30 * rng.normal(size=(12, 3))
+    data = bf.Dataset(inputs, np.where(rng.normal(size=12) > 0, 1.0, -1.0))
+    start = Network([0.1 * rng.normal(size=(2, 3)), 0.1 * rng.normal(size=(1, 2))], 0.2)
+    by_loss = flow(start, data, loss=loss, clock="loss", weight_decay=0.5, until=1e7, save=4, rtol=1e-8)
+    by_time = flow(start, data, loss=loss, weight_decay=0.5, until=1e7, save=4, rtol=1e-8)
+    assert by_loss.counts.accepted < 3000
+    for one, other in zip(by_loss.weights, by_time.weights, strict=True):
+        np.testing.assert_allclose(one[-1], other[-1], rtol=0, atol=1e-6)
+
+
 def test_a_loss_of_zero_is_that_of_the_network() -> None:
     """Merged rows may fit exactly where their neurons do not quite: that is no reason to refuse the run."""
     run = flow(Network.init([2, 100, 1], 0.0, 1e-3, seed=0), datasets.xor(), until=1000.0, save=200)
