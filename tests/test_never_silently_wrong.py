@@ -310,6 +310,19 @@ class TestThroughZero:
             np.cosh(rate * until), rel=2e-4 if size > 1e-9 else 1e-8
         )
 
+    @pytest.mark.parametrize("seed", range(4))
+    def test_a_start_at_zero_goes_alike_however_many_there_are(self, seed: int) -> None:
+        """Neurons of no output do not see each other: two of twenty, in closed form, move as the two by steps."""
+        rng = np.random.default_rng(seed)
+        data = bf.Dataset(rng.normal(size=(30, 4)), rng.normal(size=30))
+        first, second = np.zeros((20, 4)), 1e-9 * rng.normal(size=(1, 20))
+        many = flow(Network([first, second], 0.3), data, until=3.0, save=3)
+        few = flow(Network([first[:2], second[:, :2]], 0.3), data, until=3.0, save=3)
+        assert "closed form" in many.stretches[0].how
+        assert "closed form" not in few.stretches[0].how
+        scale = np.abs(few.weights[0]).max()
+        np.testing.assert_allclose(many.weights[0][:, :2], few.weights[0], rtol=0, atol=1e-6 * scale)
+
 
 class TestRest:
     """A flow at rest costs nothing and crosses nothing."""
@@ -412,6 +425,81 @@ class TestThreePoints:
         run = flow(Network.balanced([2, width, 1], 0.0, 1e-3, 0), self.data, until=4000, save=10, seconds=60)
         assert run.status.name == "reached"
         assert run.losses[-1] == pytest.approx(self.truth, abs=1e-9)
+
+
+class TestWithinLongSteps:
+    """Where decay all but balances growth steps become long, and their curves must still be right between the ends."""
+
+    @pytest.mark.parametrize("rtol", [1e-6, 1e-8, 1e-10])
+    @pytest.mark.parametrize(("growth", "until"), [(0.3, 13.0), (0.3, 30.0), (0.1, 40.0), (0.03, 30.0)])
+    def test_one_sample_and_a_negligible_start(self, growth: float, until: float, rtol: float) -> None:
+        """By formula: e^{−λt} times a hyperbolic rotation by ρt, ρ − λ being the growth."""
+        decay, rate = 2.7, 2.7 + growth
+        rng = np.random.default_rng(0)
+        first, second = (1e-100 * np.abs(rng.normal(size=shape)) for shape in ((4, 2), (1, 4)))
+        run = flow(
+            Network([first, second], 0.5), bf.Dataset([[rate, 0.0]], [1.0]), until=until, weight_decay=decay,
+            save=40, rtol=rtol,
+        )  # fmt: skip
+        assert run.settings["method"] == "exact"
+        t, w, v = run.times[:, None], first[:, 0], second[0]
+        along = np.exp(-decay * t) * (np.cosh(rate * t) * w + np.sinh(rate * t) * v)
+        out = np.exp(-decay * t) * (np.cosh(rate * t) * v + np.sinh(rate * t) * w)
+        np.testing.assert_allclose(run.weights[0][:, :, 0], along, rtol=30 * rtol)
+        np.testing.assert_allclose(run.weights[1][:, 0], out, rtol=30 * rtol)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3, 6, 8, 12])
+def test_sliding_neurons_whose_squares_are_no_numbers(seed: int) -> None:
+    """While the output is nothing the flow is homogeneous: a start of 1e-190 does what one of 1e-90 does."""
+    rng = np.random.default_rng(seed)
+    data = bf.Dataset(rng.normal(size=(40, 5)), rng.normal(size=40))
+    first, second = rng.normal(size=(3, 5)), rng.normal(size=(1, 3))
+    found = []
+    for size in (1e-90, 1e-190):
+        run = flow(Network([size * first, size * second], 0.3), data, until=8.0, save=4, rtol=1e-8)
+        assert "slide" in run.events.kinds
+        found.append(run.weights[0] / size)
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-7 * np.abs(found[0]).max())
+
+
+@pytest.mark.parametrize("method", ["exact", "tsit5"])
+def test_a_neuron_that_only_shrinks_is_a_number_for_ever(method: str) -> None:
+    """w = −w₂ under a pull of 1 in closed form: e^{−t}, with nothing that grows."""
+    start, data = Network([[[1e-100, 0.0]], [[-1e-100]]], 1.0), bf.Dataset([[1.0, 0.0]], [1.0])
+    run = flow(start, data, until=3000.0, save=100, method=method)
+    assert run.status.name == "reached"
+    np.testing.assert_allclose(run.weights[0][:, 0, 0], 1e-100 * np.exp(-run.times), rtol=1e-6, atol=1e-300)
+
+
+def test_weights_of_1e_162_are_no_drift() -> None:
+    """Their squares have no digits left: balance is gauged in units of the weights."""
+    rng = np.random.default_rng(0)
+    first, second = 3e-162 * rng.normal(size=(9, 3)), 3e-162 * rng.normal(size=(1, 9))
+    run = flow(Network([first, second], 0.3), bf.Dataset(rng.normal(size=(8, 3)), rng.normal(size=8)), until=2.0)
+    assert run.settings["method"] == "exact"
+    assert 0 < run.balance_drift < 1e-6
+
+
+@pytest.mark.parametrize("loss", ["logistic", "exponential"])
+def test_the_loss_clock_with_decay_comes_to_rest(loss: str) -> None:
+    """Both clocks follow the same curve to the same end; explicit steps alone would take millions to get there."""
+    rng = np.random.default_rng(0)
+    inputs = 30 * rng.normal(size=(12, 3))
+    data = bf.Dataset(inputs, np.where(rng.normal(size=12) > 0, 1.0, -1.0))
+    start = Network([0.1 * rng.normal(size=(2, 3)), 0.1 * rng.normal(size=(1, 2))], 0.2)
+    by_loss = flow(start, data, loss=loss, clock="loss", weight_decay=0.5, until=1e7, save=4, rtol=1e-8)
+    by_time = flow(start, data, loss=loss, weight_decay=0.5, until=1e7, save=4, rtol=1e-8)
+    assert by_loss.counts.accepted < 3000
+    for one, other in zip(by_loss.weights, by_time.weights, strict=True):
+        np.testing.assert_allclose(one[-1], other[-1], rtol=0, atol=1e-6)
+
+
+def test_a_loss_of_zero_is_that_of_the_network() -> None:
+    """Merged rows may fit exactly where their neurons do not quite: that is no reason to refuse the run."""
+    run = flow(Network.init([2, 100, 1], 0.0, 1e-3, seed=0), datasets.xor(), until=1000.0, save=200)
+    assert run.settings["method"] == "exact"
+    assert run.status.name == "reached"
 
 
 def test_truths_can_be_found_again() -> None:

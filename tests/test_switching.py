@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import biasfree as bf
 from biasfree import Network, theory
+from biasfree.switching import from_zero, settle
 from biasfree.switching._compiled import solved
 from biasfree.switching._filippov import _least_pull
 
@@ -74,3 +75,20 @@ def test_crowded_lines_against_small_steps(samples: int) -> None:
     size = np.linalg.norm(first, axis=1, keepdims=True)
     np.testing.assert_allclose(np.asarray(found.weights[0]) / size, first / size, atol=2e-3)
     np.testing.assert_allclose(np.asarray(found.weights[1])[0] / size[:, 0], second / size[:, 0], atol=2e-3)
+
+
+@pytest.mark.parametrize("power", [-120, -190, -300, 100])
+def test_what_is_decided_does_not_depend_on_the_size_of_pulls(power: int) -> None:
+    """Pulls of 1e-190 have squares of 0: a neuron was sent from w = 0 to where it could not stay."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        directions = rng.normal(size=(4, 2))
+        strength, drift = rng.normal(size=4), rng.normal(size=2)
+        side, sliding = np.sign(rng.normal(size=4)), np.array([False, False, False, True])
+        for rule in (
+            lambda q, u, *rest: from_zero(rest[0], q, u, *rest[1:]),
+            lambda q, u, *rest: settle(rest[0], q, u, 1.0, *rest[1:], np.array([1])),
+        ):
+            one, other = (rule(s * strength, s * drift, directions, side, sliding) for s in (1.0, 10.0**power))
+            np.testing.assert_array_equal(one.sliding, other.sliding)
+            np.testing.assert_allclose(one.side, other.side, rtol=1e-9)

@@ -181,7 +181,9 @@ class Trajectory:
             if any(span and layer in (end - span, end) for end, span in enumerate(skips, 1)):
                 continue
             with np.errstate(over="ignore", invalid="ignore"):
-                incoming, outgoing = (before**2).sum(axis=2), (after**2).sum(axis=1)
+                # Squares of 1e-170 are zero, and would drift by nothing.
+                unit = min(1.0, max(float(np.abs(part).max()) for part in (before, after))) or 1.0
+                incoming, outgoing = ((before / unit) ** 2).sum(axis=2), ((after / unit) ** 2).sum(axis=1)
                 balance, size = incoming - outgoing, (incoming + outgoing).max()
                 drifts.append(_number(np.abs(balance - fade * balance[0]).max() / size) if size else 0.0)
         return max(drifts) if drifts else math.nan

@@ -202,7 +202,7 @@ def follow(neurons, until, lines, state, modes, floors, log):
                 break
             phase = rate[h] * wait
             lift = phase if up[h] != 0 else 0.0
-            grown, shrunk, stays = up[h] * math.exp(phase - lift), down[h] * math.exp(-phase - lift), math.exp(-lift)
+            grown, shrunk, stays = up[h], down[h] * math.exp(-phase - lift), math.exp(-lift)
             second[h] = grown - shrunk
             whole = abs(second[h])
             for j in range(dim):

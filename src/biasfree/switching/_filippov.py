@@ -126,6 +126,7 @@ def settle(
         sliding: lines it has slid on.
         met: lines it has just met.
     """
+    strength, drift = _of_size_one(strength, drift)
     before, side = side, side.copy()
     concerned = sliding.copy()
     concerned[met] = True
@@ -173,6 +174,7 @@ def from_zero(
         sliding: lines it slid on.
         rests: it was at rest at w = 0; nothing is passed straight on then.
     """
+    strength, drift = _of_size_one(strength, drift)
     onward = side.copy() if rests else np.where(sliding, side, -side)
     dead = None if rests else _dead(directions, strength, drift, onward, np.flatnonzero(sliding))
     if dead is not None:
@@ -189,6 +191,12 @@ def from_zero(
     others = [_climbed(directions, strength, drift, np.where(directions @ way < 0, -1.0, 1.0)) for way in ways]
     pulls = [0.0 if o.rests else float(np.linalg.norm(drift + (o.side * strength) @ directions)) for o in others]
     return others[pulls.index(max(pulls))] if max(pulls, default=0.0) > 0 else found
+
+
+def _of_size_one(strength: np.ndarray, drift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What is decided does not depend on their size; but of pulls of 1e-190 squares are no numbers."""
+    largest = max(np.abs(strength).max(initial=0.0), np.abs(drift).max(initial=0.0))
+    return (strength / largest, drift / largest) if largest > 0 else (strength, drift)
 
 
 def _dead(

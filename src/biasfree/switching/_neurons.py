@@ -68,7 +68,7 @@ class Modes:
         phase = self.rate * elapsed
         # Everything times e^{−phase} where something grows.
         lift = np.where(self.up != 0, phase, 0.0)
-        grown, shrunk = self.up * np.exp(phase - lift), self.down * np.exp(-phase - lift)
+        grown, shrunk = self.up, self.down * np.exp(-phase - lift)
         first = self.across * np.exp(-lift)[:, None]
         first += (grown + shrunk)[:, None] * self.unit
         return _of_size_one(first, np.where(self.rate > 0, grown - shrunk, self.still), lift)
@@ -146,8 +146,14 @@ class Runner:
         self._events: list[tuple[float, int, int, str]] = []
         self._crossings: list[tuple[np.ndarray, np.ndarray]] = []  # times; neurons and lines
         self._pieces: list[tuple[np.ndarray, np.ndarray, np.ndarray, Modes]] = []
-        for h in np.flatnonzero(self.touching.any(axis=1)):
-            self._settle(int(h), np.flatnonzero(self.touching[h]))
+        for h in np.flatnonzero(self.touching.any(axis=1)).tolist():
+            if self.first.shape[1] > 1 and self.second[h] and not self.first[h].any():
+                # All lines are met at once, and none was passed: it comes from where it is pulled to.
+                ahead = self.directions @ (self.second[h] * self.drift)
+                self.side[h] = np.where(ahead < 0, 1.0, -1.0)
+                self._pass_origin(h)
+            else:
+                self._settle(h, np.flatnonzero(self.touching[h]))
         self._events.clear()
         self.modes = self._stretch(np.arange(width))
         if len(directions):  # the first stretch stays as it is

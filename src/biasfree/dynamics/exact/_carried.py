@@ -10,6 +10,7 @@ from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, line_pulls, pulls_of, velocity
 from biasfree.dynamics.exact._kernels import Form, Pattern
+from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
 from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, nobody_slides, with_rows
 
@@ -102,7 +103,7 @@ class Carried:
         if len(moving) * lines > _MANY_SIDES:
             heavy, left = _merging.parallel(neurons, moving, self.tolerance, LIGHT)
             # Each group's direction is that of its largest neuron; its square is the sum.
-            sizes = [np.linalg.norm(neurons[some]) for some in heavy]
+            sizes = [float(lengths(neurons[some].ravel())) for some in heavy]
             leaders = np.array(sizes)[:, None] * _units(neurons[[some[0] for some in heavy]])
             _, _, p, q = line_pulls(*outputs_of(leaders, data), data)
             if not felt_lines(p, q, data, self.rtol).size:
@@ -165,7 +166,7 @@ class Carried:
         if riders.size:
             # Riders are not on the line their group slides on, nor near it when the group crosses it slowly.
             before, after = self.groups.some(riders, self.z), self.groups.some(riders, z)
-            moved = np.linalg.norm(after - before, axis=1) / np.linalg.norm(before, axis=1)
+            moved = lengths(after - before) / lengths(before)
             leaving = riders[moved > _UNMOVED * self.rtol] if crossed else riders
             if leaving.size:
                 neuron = self.groups.groups[h].members[0]
@@ -211,9 +212,10 @@ class Carried:
         """Whether the differences within a group have outgrown it."""
         if len(self.z) == self.active:
             return False
-        squares = np.einsum("hd,hd->h", self.z, self.z)
-        inside = np.bincount(self.pattern.owner[self.active :], squares[self.active :], minlength=self.active)
-        return bool((inside > _APART * self.rtol * squares[: self.active]).any())
+        owner, size = self.pattern.owner[self.active :], lengths(self.z)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = (size[self.active :] / size[owner]) ** 2
+        return bool((np.bincount(owner, squares, minlength=self.active) > _APART * self.rtol).any())
 
     def apart(self) -> Float[np.ndarray, "2 passive"]:
         """Spread and share of the passive rows, see ``Merged``; there are none where no line matters."""
@@ -224,7 +226,7 @@ class Carried:
 
     def radius(self) -> Float[np.ndarray, "active"]:
         """How far, at most, a group's neurons are from its row, scaled to it; 0 for a neuron by itself."""
-        apart = self.apart()[0] * np.linalg.norm(self.z[self.active :, : self.dim], axis=1)
+        apart = self.apart()[0] * lengths(self.z[self.active :, : self.dim])
         return np.bincount(self.pattern.owner[self.active :], apart, minlength=self.active)
 
     def split(self, near: Int[np.ndarray, "some 2"], radius: Float[np.ndarray, "active"], pace: float) -> bool:
@@ -262,7 +264,7 @@ class Carried:
             parts = [group.members]
             if row in torn:
                 neurons = self.groups.some(group.members, self.z)
-                distance = neurons[:, : self.dim] @ self.data.directions[torn[row]] / np.linalg.norm(neurons, axis=1)
+                distance = neurons[:, : self.dim] @ self.data.directions[torn[row]] / lengths(neurons)
                 order = np.argsort(distance, kind="stable")
                 gaps = np.argsort(-np.diff(distance[order]), kind="stable")[: _PARTS - 1]
                 parts = np.split(group.members[order], np.sort(gaps) + 1)
@@ -371,5 +373,5 @@ def _with_sides(pattern: Pattern, side: np.ndarray) -> Pattern:
 
 
 def _units(rows: np.ndarray) -> np.ndarray:
-    size = np.linalg.norm(rows, axis=1, keepdims=True)
+    size = lengths(rows)[:, None]
     return rows / np.where(size > 0, size, 1.0)

@@ -38,9 +38,7 @@ class Late:
         state = self.state
         if state.speed == 0:
             return self._standing(until)
-        now = state.carried
-        if now.data.by_loss and now.data.decay > 0:  # such a field has no Hessian
-            return None
+        # On the loss clock with decay J is symmetric at rest only; what is missed before that, the step's error sees.
         # A long exponential step must not jump over the rest that is waited for.
         waits = self._going and state.plan.stop.converged
         due = (waits or state.pace.accepted >= self._next_look) and self._slow
@@ -56,7 +54,9 @@ class Late:
     @property
     def _slow(self) -> bool:
         state = self.state
-        return not state.carried.data.by_loss and state.pace.long * state.speed <= _SLOW * state.size
+        data = state.carried.data
+        # Without decay ln L falls for ever.
+        return not (data.by_loss and data.decay == 0) and state.pace.long * state.speed <= _SLOW * state.size
 
     def _standing(self, until: float) -> Piece:
         """Nothing moves at all: a stationary point, held for good."""

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._lengths import lengths
 
 LIGHT = 1e-2  # share of the squared weights that may ride
 UNFELT = 0.03  # part of rtol‖c‖ that a pull may be and not be felt: a thirtieth of what a step may be off by
@@ -82,4 +83,4 @@ def closest(
     neurons: Float[np.ndarray, "some columns"], leaders: Float[np.ndarray, "groups columns"]
 ) -> Int[np.ndarray, "some"]:
     """The group each neuron points along most."""
-    return np.argmax(neurons @ (leaders / np.linalg.norm(leaders, axis=1, keepdims=True)).T, axis=1)
+    return np.argmax(neurons @ (leaders / lengths(leaders)[:, None]).T, axis=1)

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
 from biasfree.dynamics.exact._kernels import ROUNDING, Pattern
+from biasfree.dynamics.exact._lengths import lengths
 from biasfree.switching import Settled, from_zero, settle
 
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
@@ -57,12 +58,12 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
         new = flipped(pattern, [(h, int(met[0]))])
         _carry_over(z, pattern, new, data, found, h, met)
         return Happened(new, [(int(met[0]), "cross")])
-    vanished = held.size > 0 and np.linalg.norm(second) <= _VANISHED * np.linalg.norm(z[h, :dim])
+    vanished = held.size > 0 and lengths(second) <= _VANISHED * lengths(z[h, :dim])
     if vanished:
         second[:] = 0.0
     before, after = (-way, way) if vanished else (second, second)
     strength, drift = after @ found.q, (after @ found.p) @ data.directions
-    if met.size and (np.abs(strength[met]) <= ROUNDING * np.linalg.norm(after) * (found.whole + data.mass)).all():
+    if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * (found.whole + data.mass)).all():
         return Happened(flipped(pattern, [(h, line) for line in met]), [(int(line), "cross") for line in met])
     side, sliding = sides_of(pattern, data, found, h, before)
     settled = settle(data.directions, strength, drift, 1.0, side, sliding, met)
@@ -212,7 +213,7 @@ def _carry_over(
         d = data.directions[line]
         apart, speed, change = z[own, :dim] @ d, was @ d, now - was
         # Where they cross one after the other for long, that is for ``Carried.split``.
-        brief = np.abs(apart) * np.linalg.norm(was) <= _BRIEF * abs(speed) * np.linalg.norm(z[h, :dim])
+        brief = np.abs(apart) * lengths(was) <= _BRIEF * abs(speed) * lengths(z[h, :dim])
         if speed != 0:
             z[own, :dim] += np.outer(np.where(brief, apart, 0.0), change) / speed
     basis = after.basis[h, : after.span[h]]

@@ -49,6 +49,8 @@ class View:
         neurons[self.still] = fade * self.still_neurons
         energy += 0.5 * self.decay * float(np.sum(self.still_neurons**2)) * (1 - fade**2)
         level = float(pulls_of(z, self.data, self.side).level)
+        if level == -math.inf:  # of the rows: what merging leaves out may be all that is left of the neurons' loss
+            level = math.nan
         return Point((neurons[:, :dim], np.ascontiguousarray(neurons[:, dim:].T)), energy, level)
 
 

@@ -1,0 +1,14 @@
+"""Lengths of rows so small that their squares are no numbers: starts may be 1e-200."""
+
+import numpy as np
+from jaxtyping import Float
+
+
+def lengths(rows: Float[np.ndarray, "*n columns"]) -> Float[np.ndarray, "*n"]:
+    """‖row‖ of each row, its largest entry taken out first.
+
+    >>> lengths(np.array([[3e-200, 4e-200], [0.0, 0.0]])).tolist()
+    [5e-200, 0.0]
+    """
+    largest = np.abs(rows).max(axis=-1, keepdims=True, initial=0.0)
+    return largest[..., 0] * np.linalg.norm(rows / np.where(largest > 0, largest, 1.0), axis=-1)
