@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import solve_ivp
+from scipy.integrate import DOP853, solve_ivp
 
 import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics import _field
-from biasfree.dynamics.exact import _carried
+from biasfree.dynamics.exact import _carried, _dop853
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
 from biasfree.dynamics.exact._field import across, after_crossing, form_of, pulls_of, velocity
@@ -504,3 +504,11 @@ def test_starts_of_1e_200() -> None:
     assert run.status.name == "reached"
     assert np.isfinite(run.losses).all()
     assert run.energy_gap < 1e-6
+
+
+def test_order_8_is_scipys() -> None:
+    given = np.zeros((16, 16))
+    given[:12, :12], given[12, :12], given[13:] = DOP853.A, DOP853.B, DOP853.A_EXTRA
+    np.testing.assert_array_equal(_dop853.A, given)
+    np.testing.assert_array_equal([_dop853.ERROR, _dop853.ERROR_LOW], [DOP853.E5, DOP853.E3])
+    np.testing.assert_array_equal(_dop853.CURVE, DOP853.D)

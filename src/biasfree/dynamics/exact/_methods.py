@@ -10,8 +10,8 @@ from math import comb
 import numpy as np
 from jaxtyping import Float
 from numpy.polynomial import Polynomial
-from scipy.integrate import DOP853
 
+from biasfree.dynamics.exact import _dop853
 from biasfree.dynamics.exact._kernels import Method
 
 DEGREE = 7
@@ -45,14 +45,11 @@ def _order_8() -> Method:
     for k in range(7):
         terms.append(_coefficients(nested))
         nested = nested * (y if k % 2 == 0 else x)
-    change, first, last = np.zeros((3, 16))
-    change[:12], first[0], last[12] = DOP853.B, 1.0, 1.0
-    stages = np.vstack([change, first - change, 2 * change - first - last, DOP853.D])
-    a = np.zeros((16, 16))
-    a[:12, :12], a[12], a[13:] = DOP853.A, change, DOP853.A_EXTRA
+    change, first, last = _dop853.A[12], np.eye(16)[0], np.eye(16)[12]
+    stages = np.vstack([change, first - change, 2 * change - first - last, _dop853.CURVE])
     dense = np.column_stack(terms) @ stages
     dense[0], dense[-1] = 0.0, change  # both ends exactly
-    return Method(a, np.ascontiguousarray(DOP853.E5), np.ascontiguousarray(DOP853.E3), dense, 13)
+    return Method(_dop853.A, _dop853.ERROR, _dop853.ERROR_LOW, dense, 13)
 
 
 def _order_3() -> Method:
