@@ -10,7 +10,6 @@ directions v lives in, H ≈ Q diag(θ) Qᵀ, and with it ΔW(T) = Q diag((1 −
   among those that a random direction sees (a saddle that the velocity happens to miss).
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,18 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
-from scipy.linalg import eigh_tridiagonal
 
 from biasfree.dynamics._field import Kind, Problem, Weights, compiled_velocity, velocity
+from biasfree.dynamics._lanczos import lanczos
 
-_DIRECTIONS = 40  # of Lanczos: e^{−Hs}v over a time T needs about √(‖H‖T) of them, and steps are stable to ‖H‖h = 3
 _LARGEST_LEFT = 0.1  # of the velocity
 _LEFT_TO_GO = 10.0  # rtol's that what is left to go may be, by the velocity where the prediction ends
 _GROWTH = 0.1  # −rate · horizon
 _HOPELESS = 3.0  # the same where the residual still bends the flat directions a little
 _BENT = 0.003  # the part of rtol that the square of the predicted relative move, the linearisation's error, may be
 _STILL = 1e-3  # of rtol: a move that needs no prediction
-_INVARIANT = 1e-10  # of the largest rate: a new direction so short is rounding, and the space is complete
 
 
 class Rest(NamedTuple):
@@ -73,7 +70,7 @@ def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, k
     if speed * horizon <= _STILL * rtol * size:
         rest, moved = Rest(start, np.zeros((start.size, 0)), np.zeros(0), np.zeros(0), unravel), 0.0
     else:
-        seen = _lanczos(now, lambda v: _hessian_times(v, weights, unravel, problem, kind), -_HOPELESS / horizon)
+        seen = lanczos(now, lambda v: _hessian_times(v, weights, unravel, problem, kind), -_HOPELESS / horizon)
         cost += seen.products
         rest = Rest(start, seen.modes, seen.rates, seen.modes.T @ now, unravel)
         moved = float(np.linalg.norm(rest.move(horizon)))
@@ -86,42 +83,11 @@ def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, k
         return None, cost
     for direction in (then, np.random.default_rng(0).normal(size=start.size)):
         if direction.any():
-            growing = _lanczos(direction, lambda v: _hessian_times(v, end, unravel, problem, kind), -_GROWTH / horizon)
+            growing = lanczos(direction, lambda v: _hessian_times(v, end, unravel, problem, kind), -_GROWTH / horizon)
             cost += growing.products
             if not growing.stable:
                 return None, cost
     return rest, cost
-
-
-class _Spectrum(NamedTuple):
-    modes: np.ndarray
-    rates: np.ndarray
-    stable: bool
-    products: int
-
-
-def _lanczos(first: np.ndarray, times: Callable[[np.ndarray], np.ndarray], lowest: float) -> _Spectrum:
-    """Eigenvectors and eigenvalues of H on the Krylov space of ``first``, fully re-orthogonalised.
-
-    Ends as soon as a rate falls below ``lowest``: Ritz values only fall as the space grows.
-    """
-    basis = [first / np.linalg.norm(first)]
-    diagonal: list[float] = []
-    beside: list[float] = []
-    while True:
-        image = times(basis[-1])
-        diagonal.append(float(basis[-1] @ image))
-        rates, vectors = eigh_tridiagonal(diagonal, beside)
-        stable = bool(rates[0] >= lowest)
-        known = np.stack(basis, axis=1)
-        for _ in range(2):
-            image = image - known @ (known.T @ image)
-        length = float(np.linalg.norm(image))
-        full = len(basis) >= min(_DIRECTIONS, first.size) or length <= _INVARIANT * np.max(np.abs(diagonal))
-        if full or not stable:
-            return _Spectrum(known @ vectors, rates, stable, len(basis))
-        beside.append(length)
-        basis.append(image / length)
 
 
 def _hessian_times(vector: np.ndarray, weights: Weights, unravel: Any, problem: Problem, kind: Kind) -> np.ndarray:

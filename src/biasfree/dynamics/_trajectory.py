@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import brentq
 
 from biasfree import checks
 from biasfree.datasets import Dataset
@@ -153,6 +152,8 @@ class Trajectory:
             rate = self.settings["learning_rate"]
             steps = range(round(low / rate), round(high / rate) + 1)
             return rate * steps[bisect.bisect_left(steps, True, key=lambda k: above(k * rate) <= 0)]
+        from scipy.optimize import brentq  # loaded when it is needed: it takes as long as a run
+
         return brentq(above, low, high, xtol=_CLOSE * high, rtol=_CLOSE)
 
     def compiled_problem(self) -> tuple[_field.Problem, _field.Kind]:

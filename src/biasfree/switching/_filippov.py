@@ -27,11 +27,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.linalg import null_space
 
 _ROUNDING, _FAR = 1e-11, 1e6
 _WAYS = 4  # directions in which a way out of w = 0 is sought, those of the fastest growth
 _FEW_LINES = 16
+_DEPENDENT = 1e-14  # part of the largest singular value below which directions are dependent
 _SIDES_TRIED = 4  # lines slid on whose sides are tried one by one at w = 0
 
 
@@ -242,7 +242,8 @@ def _least_pull(
         return np.where(np.abs(value) >= 1 - _ROUNDING, np.sign(value), value)
     values = _in_the_box(directions, strength, rest)
     while (free := np.flatnonzero(np.abs(values) < 1)).size > 1:
-        idle = null_space(directions[free].T)
+        _, sizes, basis = np.linalg.svd(directions[free].T)
+        idle = basis[np.sum(sizes > _DEPENDENT * sizes.max(initial=0.0)) :].T
         if not idle.size:
             break
         # Along a direction that changes nothing, up to the first bound.

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import logsumexp
 
 from biasfree import losses
 from biasfree.lines import Lines
@@ -123,7 +122,7 @@ def early_phase(
         with np.errstate(divide="ignore"):
             parts = [np.log(power) + sizes + 2 * rate * elapsed for rate, power in runner.modes.powers()]
         # In logarithms: N of a start of 1e-200 is no number.
-        log_rate = math.log(0.5 * curvature) + float(logsumexp(parts)) - math.log(2 * fastest)
+        log_rate = math.log(0.5 * curvature) + float(np.logaddexp.reduce(np.ravel(parts))) - math.log(2 * fastest)
         stretch = float(np.logaddexp(0.0, math.log(0.5 * left) - log_rate)) / (2 * fastest)
         if stretch < _SHORT / fastest:
             break

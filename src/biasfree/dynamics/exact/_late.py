@@ -2,71 +2,82 @@
 
 Where the flow approaches a minimum its fast directions are long at rest while slow ones still move, and an explicit
 method is held to steps of a few inverse fastest rates. The Jacobian J of a gradient flow is minus a Hessian: symmetric,
-so J = QΛQᵀ with real Λ, and after merging it is small. An exponential Rosenbrock method of order 4 (Hochbruck and
-Ostermann's exprb43, with one of order 3 inside for the error) solves the linearised flow exactly, at any step. With
-N(u) = F(u) − Ju, whose derivative vanishes at x,
+so J = QΛQᵀ with real Λ, and after merging it is small. What J leaves of the velocity, N(u) = F(u) − Ju, is taken for a
+polynomial over a step of length h, under which the flow is known at every τ, however stiff J is:
 
-    U₂ = x + (h/2)φ₁(hJ/2)F(x),           D₂ = N(U₂) − N(x),
-    U₃ = x + hφ₁(hJ)(F(x) + D₂),          D₃ = N(U₃) − N(x),
+    N(u(τ)) − N(x) = Σ_j (τ/h)^j B_j,    j = 1, …, 7,
+    x(τ) = x + τφ₁(τJ)F + Σ_j j! τ(τ/h)^j φ_{j+1}(τJ)B_j,    φ_k(z) = Σ_i z^i/(i + k)!.
 
-and N(u(τ)) − N(x) ≈ (τ/h)²A + (τ/h)³B with A = 8D₂ − D₃, B = 2D₃ − 8D₂ gives the flow at every τ, at h the method's
-own:
-
-    x(τ) = x + τφ₁(τJ)F + 2τ(τ/h)²φ₃(τJ)A + 6τ(τ/h)³φ₄(τJ)B,    φ_k(z) = Σ_j z^j/(j + k)!.
-
-The last term at τ = h is the error's estimate. Directions of growth are treated like the others, so nothing is
-mistaken for rest at a saddle. Rows that slide move within their surfaces: J is projected on them.
+The B_j are those for which the first line holds at eight points of the step: exponential collocation, of order 8. They
+are found by iteration from B = 0. N has no derivative at x, so that each turn gains two orders, whatever the fast rates
+are, and three or four are enough. All points of a turn are computed at once. The last term at τ = h is the error's
+estimate. (B₁ is there for steps that begin with a fast direction not at rest yet: once it is, N grows with τ, not τ².)
+Directions of growth are treated like the others, so nothing is mistaken for rest at a saddle. Rows that slide move
+within their surfaces: J is projected on them.
 
 **Light rows**, too small for the output to notice, and passive ones are no part of J, where they would drown in
-rounding. They obey ż = [[−λ, M], [Mᵀ, −λ]]z with the M of the others' way, taken as constant over arcs so short
-that nothing grows by more than e² in one; a step ends before one of them ceases to be light. The energy of a step is
-∫‖e^{τJ}F‖²dτ = Σ_k hφ₁(2hλ_k)F_k² and, by quadrature, what A and B add.
+rounding. They obey ż = [[−λ, M], [Mᵀ, −λ]]z with the M of the others' way, of which the mean up to each time is taken
+(Magnus' first term), over arcs so short that nothing grows by more than e² in one. A step ends before one of them
+ceases to be light.
 """
 
 import math
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import eigh_tridiagonal
 
+from biasfree.dynamics._lanczos import lanczos
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc
-from biasfree.dynamics.exact._field import across, pulls_of, velocity
+from biasfree.dynamics.exact._field import Pulls, across, pulls_of
+from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
 from biasfree.dynamics.exact._kernels import Pattern
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
 
 LARGEST = 300  # unknowns up to which J is formed
-_NUDGE = 1e-5  # of central differences: rounding 1e-11, truncation 1e-10 of the largest rate
-_FLAT = 1e-9  # rates below this part of the largest are what differences make of zero
+ORDER = 8  # of a step: its error's estimate is a term in h^8
+_FLAT = 1e-12  # rates below this part of the largest are what rounding makes of zero
 _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow
 _LIGHT_GROWTH = 2.0  # largest growth of a light row over an arc, so that eight points follow it
 _STRETCHES = 300  # of one step at most
 _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
-_DIRECTIONS = 40  # of Lanczos' method, where there are too many unknowns to form J
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
-_QUADRATURE, _QUADRATURE_WEIGHTS = np.polynomial.legendre.leggauss(8)
-_MEAN = FROM_NODES.mean(axis=0)  # the mean of a polynomial is that of its Bernstein coefficients
+_EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
+_TURNS = 6  # of the iteration at most
+_SETTLED = 0.1  # part of the tolerance that further turns may change
+_UNSEEN = 0.1  # part of the tolerance below which a fading direction needs no short arcs
+_SERIES, _TERMS = 3.0, 26  # |z| below which φ's formulas cancel, up to 30 times for φ₈, and terms of its series there
+_POWERS = np.arange(1, len(NODES))
+_FIT = np.linalg.inv(NODES[1:, None] ** _POWERS)  # N at the points → B
+_FACTORIALS = np.array([math.factorial(j) for j in range(_TERMS + len(NODES) + 1)], dtype=float)
+_GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
+# Values at the nodes → means up to each of them.
+_MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES]) @ FROM_NODES
 
 
-def phis(z: Float[np.ndarray, "..."]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """φ₁, φ₃ and φ₄ of each entry, by their series where the formulas cancel.
+def phis(z: Float[np.ndarray, "*n"], last: int) -> Float[np.ndarray, "last *n"]:
+    """φ₁, …, φ_last of each entry; where the formulas cancel, by series.
 
-    >>> one, three, four = phis(np.array([0.0, -1e9]))
+    >>> one, two, three = phis(np.array([0.0, -1e9]), 3)
     >>> bool(np.allclose(one, [1, 1e-9])), bool(np.allclose(three * 6, [1, 3e-9]))
     (True, True)
     """
-    small = np.abs(z) < 1.0
-    x = np.where(small, z, 0.0)
-    fourth = np.zeros_like(x)
-    for k in range(16, -1, -1):
-        fourth = 1 / math.factorial(k + 4) + x * fourth
-    third = 1 / 6 + x * fourth
-    series = (1 + x * (0.5 + x * third), third, fourth)
-    y = np.where(small, 1.0, np.minimum(z, 700.0))
-    first = np.expm1(y) / y
-    third = ((first - 1) / y - 0.5) / y
-    direct = (first, third, (third - 1 / 6) / y)
-    return tuple(np.where(small, a, b) for a, b in zip(series, direct, strict=True))  # type: ignore[return-value]
+    flat = z.ravel()
+    small = np.flatnonzero(np.abs(flat) < _SERIES)
+    y = np.minimum(flat, 700.0)
+    y[small] = 1.0
+    found = np.empty((last, flat.size))
+    found[0] = np.expm1(y) / y
+    for k in range(1, last):
+        found[k] = (found[k - 1] - 1 / _FACTORIALS[k]) / y
+    near, powers = flat[small], np.ones((_TERMS, small.size))
+    for i in range(1, _TERMS):
+        np.multiply(powers[i - 1], near, out=powers[i])
+    found[:, small] = _SERIES_OF[:last] @ powers
+    return found.reshape(last, *z.shape)
+
+
+_SERIES_OF = 1 / _FACTORIALS[np.arange(1, len(NODES) + 1)[:, None] + np.arange(_TERMS)]
 
 
 class LateStep:
@@ -77,66 +88,45 @@ class LateStep:
         self.z, self.data, self.pattern, self.light = z, data, pattern, light
         active = len(pattern.side)
         squares = np.einsum("hd,hd->h", z[:active], z[:active])
-        self.heavy = np.flatnonzero(squares > light * squares.sum())
-        self.riding = np.setdiff1d(np.arange(len(z)), self.heavy)
+        heavy = squares > light * squares.sum()
+        self.heavy = np.flatnonzero(heavy)
+        self.riding = np.concatenate([np.flatnonzero(~heavy), np.arange(active, len(z))])
         self.shape = (len(self.heavy), z.shape[1])
         self.evaluations = 1
         self._linearise()
-        self.length = 0.0
-        self.bend = (np.zeros_like(self.force), np.zeros_like(self.force))
-        self.reaches, self._ways = 0.0, list[Arc]()
+        self.length, self.reaches, self._ways = 0.0, 0.0, list[Arc]()
+        self._end, self._energies = z, np.zeros((0, len(NODES)))
+        self.bend, self._seen = np.zeros((len(_POWERS), self.force.size)), np.full(self.force.size, np.inf)
 
     def _linearise(self) -> None:
         """Rates, modes and the force along them: all of J, or what Lanczos' method sees of it."""
-        size = self.heavy.size * self.z.shape[1]
-        self.force_flat = self._within(self._velocity(self.z[None]))[0]
-        self.rates, self.modes = (np.zeros(0), np.zeros((size, 0)))
-        if size == 0:
-            self.force = np.zeros(0)
-            return
-        if size <= LARGEST:
-            jacobian = self._times(np.eye(size))
-            rates, self.modes = np.linalg.eigh(0.5 * (jacobian + jacobian.T))
+        dim, active = self.data.directions.shape[1], len(self.pattern.side)
+        self._found = pulls_of(self.z, self.data, self.pattern.side)
+        self._across = across(self.pattern) if self.pattern.span.any() else None
+        flat = self._velocity(self.z[None, self.heavy], self._found)[0]
+        bent = bends(self.z[:active], self.data, self.pattern.side, float(self._found.level))
+        own = None if self._across is None else self._across[self.heavy]
+        self.rows = Rows(
+            self.z[self.heavy, :dim], self.z[self.heavy, dim:], self.pattern.side[self.heavy], own,
+            self._pulling(self._found)[self.heavy], float(self._found.decay), bent, flat,
+        )  # fmt: skip
+        if not flat.size:
+            rates, self.modes = np.zeros(0), np.zeros((0, 0))
+        elif self.whole:
+            rates, self.modes = np.linalg.eigh(dense(self.rows, self.data))
+            self.evaluations += flat.size
         else:
-            rates, self.modes = self._lanczos(self.force_flat)
+            seen = lanczos(flat, lambda vector: -times(vector, self.rows, self.data))
+            rates, self.modes = -seen.rates, seen.modes
+            self.evaluations += seen.products
         self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
-        self.force = self.modes.T @ self.force_flat
+        size = float(np.abs(self.rows.second).max(initial=0.0))
+        self._noise = _EPSILON * (self._found.whole + self.data.mass) * size
+        self.force = self._heard(self.modes.T @ flat)
 
-    def _times(self, vectors: Float[np.ndarray, "n entries"]) -> Float[np.ndarray, "n entries"]:
-        """J times vectors of size one, within the surfaces that rows slide on, by central differences."""
-        nudge = _NUDGE * max(float(np.abs(self.z[self.heavy]).max(initial=0.0)), 1e-300)
-        changes = self._within(vectors).reshape(len(vectors), *self.shape)
-        states = np.repeat(self.z[None], 2 * len(vectors), axis=0)
-        states[: len(vectors), self.heavy] += nudge * changes
-        states[len(vectors) :, self.heavy] -= nudge * changes
-        moved = self._velocity(states)
-        self.evaluations += 2 * len(vectors)
-        return self._within((moved[: len(vectors)] - moved[len(vectors) :]) / (2 * nudge))
-
-    def _within(self, vectors: Float[np.ndarray, "n entries"]) -> Float[np.ndarray, "n entries"]:
-        """The part of vectors within the surfaces that rows slide on."""
-        dim = self.data.directions.shape[1]
-        parts = vectors.reshape(len(vectors), *self.shape).copy()
-        parts[..., :dim] = np.einsum("hij,nhj->nhi", across(self.pattern)[self.heavy], parts[..., :dim])
-        return parts.reshape(len(vectors), -1)
-
-    def _lanczos(self, begin: Float[np.ndarray, "entries"]) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvalues and eigenvectors of J on the Krylov space of a vector."""
-        basis = [begin / max(float(np.linalg.norm(begin)), 1e-300)]
-        diagonal: list[float] = []
-        beside: list[float] = []
-        while True:
-            image = self._times(basis[-1][None])[0]
-            diagonal.append(float(basis[-1] @ image))
-            known = np.stack(basis)
-            for _ in range(2):
-                image = image - known.T @ (known @ image)
-            length = float(np.linalg.norm(image))
-            if len(basis) >= _DIRECTIONS or length <= 1e-10 * np.max(np.abs(diagonal)):
-                rates, vectors = eigh_tridiagonal(diagonal, beside)
-                return rates, known.T @ vectors
-            beside.append(length)
-            basis.append(image / length)
+    def _heard(self, forces: Float[np.ndarray, "*n modes"]) -> Float[np.ndarray, "*n modes"]:
+        """Forces, but nothing where they may be rounding alone: over long times that would add up."""
+        return np.where(np.abs(forces) <= self._noise, 0.0, forces)
 
     @property
     def whole(self) -> bool:
@@ -147,37 +137,69 @@ class LateStep:
         """The largest rate that a random direction sees: growth that the force happens to miss."""
         if self.whole:
             return float(self.rates.max(initial=0.0))
-        return float(self._lanczos(np.random.default_rng(0).normal(size=self.force_flat.size))[0].max())
+        some = np.random.default_rng(0).normal(size=self.rows.force.size)
+        return -float(lanczos(some, lambda vector: -times(vector, self.rows, self.data)).rates[0])
 
-    def _velocity(self, states: Float[np.ndarray, "n rows columns"]) -> Float[np.ndarray, "n entries"]:
-        """Of the heavy rows."""
-        found = pulls_of(states, self.data, self.pattern.side)
-        return velocity(states, found, self.pattern)[:, self.heavy].reshape(len(states), -1)
+    def _pulling(self, found: Pulls) -> Float[np.ndarray, "*n active dim outputs"]:
+        """M of the active rows, without what they slide on."""
+        return found.matrices if self._across is None else self._across @ found.matrices
+
+    def _velocity(self, heavy: Float[np.ndarray, "n heavy columns"], found: Pulls) -> Float[np.ndarray, "n entries"]:
+        """Of the heavy rows at several states."""
+        matrices, dim = self._pulling(found)[..., self.heavy, :, :], self.data.directions.shape[1]
+        moved = np.empty_like(heavy)
+        moved[..., :dim] = (matrices @ heavy[..., dim:, None])[..., 0]
+        moved[..., dim:] = (heavy[..., None, :dim] @ matrices)[..., 0, :]
+        moved -= np.asarray(found.decay)[..., None, None] * heavy
+        return moved.reshape(len(heavy), math.prod(self.shape))
 
     def try_length(self, length: float, rtol: float, atol: float) -> float:
         """Set the step's length; returns the largest error of a row in units of its tolerance."""
         self.length = length
-        middle = self._bent(0.5 * length * phis(0.5 * length * self.rates)[0] * self.force)
-        one, _, four = phis(length * self.rates)
-        end = self._bent(length * one * (self.force + middle))
-        self.bend = (8 * middle - end, 2 * end - 8 * middle)
-        error = np.abs((self.modes @ (6 * length * four * self.bend[1])).reshape(self.shape)).max(axis=1, initial=0.0)
-        size = np.abs(self._heavy_at(np.array([length]))[0]).max(axis=1, initial=0.0)
-        worst = float(np.max(error / (atol + rtol * size), initial=0.0))
-        self.evaluations += 2
-        return worst if np.isfinite(worst) else np.inf
+        size = np.abs(self.z[self.heavy]).max(axis=1, initial=0.0)
+        units = self.modes / np.repeat(atol + rtol * size, self.shape[1])[:, None]
+        self._seen = np.abs(units).max(axis=0, initial=0.0)
 
-    def _bent(self, change: Float[np.ndarray, "modes"]) -> Float[np.ndarray, "modes"]:
-        """QᵀN(x + Q·change) − QᵀN(x)."""
-        there = self.z.copy()
-        there[self.heavy] += (self.modes @ change).reshape(self.shape)
-        return self.modes.T @ self._within(self._velocity(there[None]))[0] - self.force - self.rates * change
+        def judged(change: Float[np.ndarray, "modes"]) -> float:
+            worst = np.abs(units @ change).max(initial=0.0)
+            return float(worst) if np.isfinite(worst) else np.inf
 
-    def _heavy_at(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n heavy columns"]:
-        one, three, four = phis(times[:, None] * self.rates)
-        x = (times / self.length if self.length > 0 else 0 * times)[:, None]
-        change = times[:, None] * (one * self.force + x**2 * (2 * three * self.bend[0] + 6 * x * four * self.bend[1]))
-        return self.z[self.heavy] + (change @ self.modes.T).reshape(len(times), *self.shape)
+        weights = self._weights(length * NODES[1:])
+        places, left, turns = weights[0] * self.force, np.inf, [np.inf]
+        while left > _SETTLED and len(turns) <= _TURNS:
+            self.bend = _FIT @ self._bent(places)
+            last, places = places[-1], self._places(weights)
+            turns.append(judged(places[-1] - last))
+            ratio = turns[-1] / turns[-2]
+            if not ratio < 1:
+                return np.inf
+            # What all further turns will change.
+            left = turns[-1] * (ratio / (1 - ratio) if len(turns) > 2 else 1.0)
+        return max(left, judged(weights[-1, -1] * self.bend[-1]))
+
+    def _weights(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "8 n modes"]:
+        """What the force, and each B_j, move every mode by until some times."""
+        found = phis(times[:, None] * self.rates, 1 + len(_POWERS))
+        found[0] *= times[:, None]
+        part = (times / self.length if self.length > 0 else 0 * times) ** _POWERS[:, None]
+        found[1:] *= (_FACTORIALS[_POWERS][:, None] * part * times)[..., None]
+        return found
+
+    def _places(self, weights: Float[np.ndarray, "8 n modes"]) -> Float[np.ndarray, "n modes"]:
+        """How far every mode has moved."""
+        return weights[0] * self.force + np.einsum("jnm,jm->nm", weights[1:], self.bend)
+
+    def _bent(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
+        """QᵀN(x + Q·place) − QᵀN(x) at several places."""
+        states = np.repeat(self.z[None, : len(self.pattern.side)], len(places), axis=0)
+        heavy = self._rows(places)
+        states[:, self.heavy] = heavy
+        self.evaluations += len(places)
+        moved = self._velocity(heavy, pulls_of(states, self.data, self.pattern.side))
+        return self._heard(moved @ self.modes - self.force - self.rates * places)
+
+    def _rows(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n heavy columns"]:
+        return self.z[self.heavy] + (places @ self.modes.T).reshape(len(places), *self.shape)
 
     def longest(self) -> float:
         """A length at which nothing grows beyond what a linearisation can follow."""
@@ -188,27 +210,29 @@ class LateStep:
         """Whether nothing would move or grow by more than rtol until then; light rows may fade."""
         if float(self.rates.max(initial=0.0)) * horizon > _GROWS:
             return False
-        moved = horizon * phis(horizon * self.rates)[0] * self.force
+        moved = horizon * phis(horizon * self.rates, 1)[0] * self.force
         if not np.linalg.norm(moved) <= rtol * np.linalg.norm(self.z):
             return False
-        matrices, decay = self._light_pulls()
-        growth = np.linalg.norm(matrices, axis=(1, 2)) - decay
+        growth = np.linalg.norm(self._light_pulls(), axis=(1, 2)) - self.rows.decay
         self.length = horizon
         return bool(max(growth.max(initial=0.0), self.seen_growth()) * horizon <= _GROWS)
 
-    def _light_pulls(self) -> tuple[Float[np.ndarray, "riding dim outputs"], float]:
-        """M of the rows that are no part of J, here, and λ."""
-        found = pulls_of(self.z, self.data, self.pattern.side)
-        matrices = np.einsum("hij,hjk->hik", across(self.pattern), found.matrices)
-        return matrices[self.pattern.owner[self.riding]], float(found.decay)
+    def _light_pulls(self) -> Float[np.ndarray, "riding dim outputs"]:
+        """M of the rows that are no part of J, here."""
+        return self._pulling(self._found)[self.pattern.owner[self.riding]]
 
     def at_rest(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time later, once nothing heavy moves: light rows are pulled as they are now."""
         z = self.z.copy()
-        z[self.heavy] = self._heavy_at(np.array([time]))[0]
+        z[self.heavy] = self._rows(self._places(self._weights(np.array([time]))))[0]
         if self.riding.size:
-            z[self.riding] = _propagated(z[self.riding], *self._light_pulls(), np.array([time]))[0]
+            decay = np.array([self.rows.decay])
+            z[self.riding] = _propagated(z[self.riding], self._light_pulls()[None], decay, np.array([time]))[0]
         return z
+
+    def energy_at_rest(self, time: float) -> float:
+        """∫‖e^{τJ}F‖² over a time."""
+        return time * float(np.sum(phis(2 * time * self.rates, 1)[0] * self.force**2))
 
     # The way of all rows, in arcs
 
@@ -217,101 +241,115 @@ class LateStep:
         ends = self._grid()
         begins = np.concatenate([[0.0], ends[:-1]])
         times = begins[:, None] + (ends - begins)[:, None] * NODES
-        states = np.repeat(self.z[None], times.size, axis=0).reshape(*times.shape, *self.z.shape)
-        states[:, :, self.heavy] = self._heavy_at(times.ravel()).reshape(*times.shape, *self.shape)
-        kept = len(ends)
-        if self.riding.size:
-            kept = self._ride(states, ends - begins)
+        places = self._places(self._weights(times.ravel()))
+        states = np.repeat(self.z[None], times.size, axis=0)
+        states[:, self.heavy] = self._rows(places)
+        states = states.reshape(*times.shape, *self.z.shape)
+        kept = self._ride(states, ends - begins) if self.riding.size else len(ends)
         curves = np.einsum("kx,nx...->nk...", FROM_NODES, states[:kept])
         self._ways = [Arc(*each) for each in zip(begins.tolist(), ends.tolist(), curves, strict=False)]
         self.reaches = float(ends[kept - 1]) if kept else 0.0
+        self._end = states[kept - 1, -1]
+        self._energies = self._worked(times, places)[:kept]
         return self._ways
+
+    def _worked(
+        self, times: Float[np.ndarray, "arcs 8"], places: Float[np.ndarray, "nodes modes"]
+    ) -> Float[np.ndarray, "arcs 8"]:
+        """∫‖Ẇ‖² from the step's beginning to all nodes, as curves: Ẇ = F + Jx + Σ(τ/h)^j B_j along x(τ)."""
+        moving = self.force + self.rates * places + (times.reshape(-1, 1) / self.length) ** _POWERS @ self.bend
+        power = np.einsum("nm,nm->n", moving, moving).reshape(times.shape)
+        inside = (times - times[:, :1]) * (power @ _MEANS.T)
+        before = np.concatenate([[0.0], np.cumsum(inside[:-1, -1])])
+        return (before[:, None] + inside) @ FROM_NODES.T
 
     def _grid(self) -> Float[np.ndarray, "arcs"]:
         """Ends of arcs: short ones first, where fast directions still move, and none too long for light rows."""
-        fastest = float(np.abs(self.rates).max(initial=0.0))
+        fastest = self._fastest()
         first = min(self.length, 1.0 / fastest if fastest > 0 else np.inf)
         doublings = max(0, math.ceil(math.log2(self.length / first))) if first > 0 else 0
         ends = np.minimum(first * 2.0 ** np.arange(doublings + 1), self.length)
         if not self.riding.size:
             return ends
-        found = pulls_of(self.z, self.data, self.pattern.side)
-        rate = float(np.linalg.norm(found.matrices[self.pattern.owner[self.riding]], axis=(1, 2)).max())
-        longest = _LIGHT_GROWTH / rate if rate > 0 else np.inf
+        rate = float(np.linalg.norm(self._light_pulls(), axis=(1, 2)).max())
         grid: list[float] = []
         last = 0.0
         for end in ends.tolist():
-            parts = max(1, math.ceil(min((end - last) / longest, _STRETCHES)))
+            parts = max(1, math.ceil(min((end - last) * rate / _LIGHT_GROWTH, _STRETCHES)))
             grid += (last + (end - last) * np.arange(1, parts + 1) / parts).tolist()
             last = end
-        grid = grid[:_STRETCHES]
-        return np.array(grid)
+        return np.array(grid[:_STRETCHES])
+
+    def _fastest(self) -> float:
+        """The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}."""
+        quick = np.abs(self.rates) * self.length > 1
+        rates = self.rates[quick]
+        terms = (_FACTORIALS[_POWERS] / self.length**_POWERS)[:, None] * self.bend[:, quick] / rates ** _POWERS[:, None]
+        fades = np.abs(self.force[quick] + terms.sum(axis=0)) / np.abs(rates)
+        return float(np.abs(rates[fades * self._seen[quick] > _UNSEEN]).max(initial=0.0))
 
     def _ride(self, states: Float[np.ndarray, "arcs nodes rows columns"], spans: np.ndarray) -> int:
         """Fill in the light and passive rows; how many arcs there are before one of them is light no more."""
         count, nodes = states.shape[:2]
-        active = len(self.pattern.side)
         found = pulls_of(states.reshape(-1, *states.shape[2:]), self.data, self.pattern.side)
-        matrices = np.einsum("hij,nhjk->nhik", across(self.pattern), found.matrices)
-        matrices = np.einsum("x,nxhik->nhik", _MEAN, matrices.reshape(count, nodes, *matrices.shape[1:]))
-        decay = found.decay.reshape(count, nodes) @ _MEAN
-        light_rows = self.riding < active
-        owner = self.pattern.owner[self.riding]
+        matrices = self._pulling(found)[:, self.pattern.owner[self.riding]]
+        matrices = np.einsum("yx,nx...->ny...", _MEANS, matrices.reshape(count, nodes, *matrices.shape[1:]))
+        decay = found.decay.reshape(count, nodes) @ _MEANS.T
+        light_rows = self.riding < len(self.pattern.side)
+        whole = np.sum(states[:, -1][:, self.heavy] ** 2, axis=(1, 2))
         now = self.z[self.riding]
         for n in range(count):
-            elapsed = spans[n] * NODES
-            way = _propagated(now, matrices[n][owner], float(decay[n]), elapsed)
+            way = _propagated(now, matrices[n], decay[n], spans[n] * NODES)
             states[n][:, self.riding] = way
             now = way[-1]
             squares = np.einsum("hd,hd->h", now, now)[light_rows]
-            whole = float(np.sum(states[n, -1][self.heavy] ** 2))
-            if not (squares <= _OUTGROWN * self.light * whole).all():
+            if not (squares <= _OUTGROWN * self.light * whole[n]).all():
                 return n
         return count
 
     def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time after the step's beginning."""
+        if time == self.reaches:
+            return self._end.copy()
         z = self.z.copy()
-        z[self.heavy] = self._heavy_at(np.array([time]))[0]
-        if self.riding.size and self._ways:
-            number = min(int(np.searchsorted([way.end for way in self._ways], time)), len(self._ways) - 1)
-            way = self._ways[number]
-            x = (time - way.begin) / (way.end - way.begin)
-            z[self.riding] = np.einsum("k,k...->...", basis(x), way.curve[:, self.riding])
+        z[self.heavy] = self._rows(self._places(self._weights(np.array([time]))))[0]
+        if self.riding.size:
+            number, x = self._within(time)
+            z[self.riding] = np.einsum("k,k...->...", basis(x), self._ways[number].curve[:, self.riding])
         return z
 
     def energy(self, time: float) -> float:
         """∫‖Ẇ‖² over a time from the step's beginning."""
-        total = time * float(np.sum(phis(2 * time * self.rates)[0] * self.force**2))
-        t = 0.5 * time * (1 + _QUADRATURE)[:, None]
-        z, x = t * self.rates, t / self.length
-        _, three, four = phis(z)
-        # The velocity that A and B add is λ times the place they add, and themselves.
-        added = x**2 * ((2 * z * three + 1) * self.bend[0] + x * (6 * z * four + 1) * self.bend[1])
-        power = np.sum(added * (2 * np.exp(np.minimum(z, 700.0)) * self.force + added), axis=1)
-        return total + 0.5 * time * float(_QUADRATURE_WEIGHTS @ power)
+        number, x = self._within(time)
+        return float(basis(x) @ self._energies[number])
+
+    def _within(self, time: float) -> tuple[int, float]:
+        """The arc that a time is in, and x ∈ [0, 1]."""
+        number = next((n for n, way in enumerate(self._ways) if time <= way.end), len(self._ways) - 1)
+        way = self._ways[number]
+        return number, (time - way.begin) / (way.end - way.begin)
 
 
 def _propagated(
     rows: Float[np.ndarray, "rows columns"],
-    matrices: Float[np.ndarray, "rows dim outputs"],
-    decay: float,
+    matrices: Float[np.ndarray, "n rows dim outputs"],
+    decay: Float[np.ndarray, "n"],
     times: Float[np.ndarray, "n"],
 ) -> Float[np.ndarray, "n rows columns"]:
     """e^{tA}z with A = [[−λ, M], [Mᵀ, −λ]]: along M's singular vectors a hyperbolic rotation, elsewhere only decay."""
-    dim = matrices.shape[1]
-    if matrices.shape[2] == 1:
-        size = np.linalg.norm(matrices, axis=1)  # (rows, 1)
-        left = matrices / np.where(size > 0, size, 1.0)[:, None]
-        right = np.ones((len(rows), 1, 1))
+    dim = matrices.shape[-2]
+    if matrices.shape[-1] == 1:
+        size = np.sqrt(np.einsum("nhdk,nhdk->nhk", matrices, matrices))
+        left = matrices / np.where(size > 0, size, 1.0)[..., None, :]
+        right = np.ones((1, 1, 1, 1))
     else:
         left, size, right = np.linalg.svd(matrices, full_matrices=False)
-    one = np.einsum("hdr,hd->hr", left, rows[:, :dim])
-    other = np.einsum("hrk,hk->hr", right, rows[:, dim:])
-    t = times[:, None, None]
+    one = np.einsum("nhdr,hd->nhr", left, rows[:, :dim])
+    other = (right @ rows[:, dim:, None])[..., 0]
+    t, decay = times[:, None, None], decay[:, None, None]
     # cosh and sinh times the decay, each exponential by itself: neither overflows unless the row does.
     rises, falls, fades = np.exp(t * (size - decay)), np.exp(-t * (size + decay)), np.exp(-decay * t)
     grown, turned = 0.5 * (rises + falls) - fades, 0.5 * (rises - falls)
-    first = fades * rows[:, :dim] + np.einsum("hdr,nhr->nhd", left, grown * one + turned * other)
-    second = fades * rows[:, dim:] + np.einsum("hrk,nhr->nhk", right, turned * one + grown * other)
+    first = fades * rows[:, :dim] + (left @ (grown * one + turned * other)[..., None])[..., 0]
+    second = fades * rows[:, dim:] + ((turned * one + grown * other)[..., None, :] @ right)[..., 0, :]
     return np.concatenate([first, second], axis=2)

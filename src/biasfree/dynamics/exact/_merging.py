@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.sparse import csr_array
 
 _MANY, _FEW = 5000, 300
-_LARGE = 1000
+_LARGE = 1000  # neurons, or their parts in rows, from which a group is worth linear algebra of its own
 _DUST = 1e-15
 _ONE = np.ones((1, 1))
 
@@ -88,26 +87,32 @@ class Merged:
         ]
 
     @functools.cached_property
-    def _parts(self) -> csr_array:
-        """Every neuron's part in every row, (width, rows); large groups are left out."""
-        alone = [row for row, group in enumerate(self.groups) if len(group.members) == 1 and not self.linear]
-        neuron = [np.array([self.groups[row].members[0] for row in alone], dtype=int)]
-        row, part = [np.array(alone, dtype=int)], [np.array([self.groups[row].parts[0, 0] for row in alone])]
-        for own, group in zip(self._own, self.groups, strict=True):
-            if 1 < len(group.members) <= _LARGE or (self.linear and len(group.members) <= _LARGE):
-                neuron.append(np.repeat(group.members, len(own)))
-                row.append(np.tile(own, len(group.members)))
-                part.append(group.parts.ravel())
-        entries = (np.concatenate(part), (np.concatenate(neuron), np.concatenate(row)))
-        return csr_array(entries, shape=(self.width, sum(map(len, self._own))))
+    def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Every neuron's part in every row, neuron by neuron; large groups are left out.
+
+        Rows and parts of all, where each neuron's begin, and the neurons.
+        """
+        small = [each for each in zip(self._own, self.groups, strict=True) if each[1].parts.size <= _LARGE]
+        none = [np.zeros(0, dtype=int)]
+        row = np.concatenate(none + [np.tile(own, len(group.members)) for own, group in small])
+        part = np.concatenate([np.zeros(0)] + [group.parts.ravel() for _, group in small])
+        count = np.concatenate(none + [np.full(len(group.members), len(own)) for own, group in small])
+        neuron = np.concatenate(none + [group.members for _, group in small])
+        return row, part[:, None], np.cumsum(count) - count, neuron
 
     def restored(self, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "width columns"]:
         """Every neuron from the rows of now."""
-        neurons = self._parts @ rows
-        for own, group in zip(self._own, self.groups, strict=True):
-            if len(group.members) > _LARGE:
-                neurons[group.members] = group.parts @ rows[own]
+        neurons = np.zeros((self.width, rows.shape[1]))
+        row, part, begin, neuron = self._parts
+        if len(row):
+            neurons[neuron] = np.add.reduceat(part * rows[row], begin, axis=0)
+        for own, group in self._large:
+            neurons[group.members] = group.parts @ rows[own]
         return neurons
+
+    @functools.cached_property
+    def _large(self) -> list[tuple[np.ndarray, Group]]:
+        return [each for each in zip(self._own, self.groups, strict=True) if each[1].parts.size > _LARGE]
 
     @functools.cached_property
     def row_of(self) -> Int[np.ndarray, "width"]:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.polynomial import Polynomial
-from scipy.integrate import DOP853
+
+from biasfree.dynamics.exact import _dop853
 
 DEGREE = 7
 # Chebyshev's points of the unit interval, ends included.
@@ -77,16 +78,13 @@ def _order_8() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     for k in range(7):
         terms.append(_coefficients(nested))
         nested = nested * (y if k % 2 == 0 else x)
-    change, first, last = np.zeros((3, 16))
-    change[:12], first[0], last[12] = DOP853.B, 1.0, 1.0
-    stages = np.vstack([change, first - change, 2 * change - first - last, DOP853.D])
-    a, errors = np.zeros((16, 16)), np.zeros((3, 16))
-    a[:12, :12], a[12], a[13:] = DOP853.A, change, DOP853.A_EXTRA
-    dense = np.column_stack(terms) @ stages
+    change, first, last = _dop853.A[12], np.eye(16)[0], np.eye(16)[12]
+    stages = np.vstack([change, first - change, 2 * change - first - last, _dop853.CURVE])
+    dense, errors = np.column_stack(terms) @ stages, np.zeros((3, 16))
     dense[0], dense[-1] = 0.0, change  # both ends exactly
-    errors[0, :13], errors[1, :13] = DOP853.E5, DOP853.E3
-    errors[2] = basis(DOP853.C_EXTRA[-1]) @ dense - a[-1]
-    return a, errors, dense
+    errors[0, :13], errors[1, :13] = _dop853.ERROR, _dop853.ERROR_LOW
+    errors[2] = basis(_dop853.A[-1].sum()) @ dense - _dop853.A[-1]
+    return _dop853.A, errors, dense
 
 
 def _order_3() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,12 +8,13 @@ from threadpoolctl import ThreadpoolController
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics.exact._events import polished, search
-from biasfree.dynamics.exact._late import LARGEST, LateStep
+from biasfree.dynamics.exact._late import LARGEST, ORDER, LateStep
 from biasfree.dynamics.exact._state import State
 
 _THREADS = ThreadpoolController()  # of the linear algebra: they cost more than they give for matrices this small
 _STIFF = 12  # steps held by stability after which exponential steps are tried
-_WORTH = 20.0  # explicit steps that an exponential one must be worth: it costs about as much (measured)
+_WORTH, _COSTLY = 25.0, 150.0  # explicit steps that an exponential one costs, and unknowns that double it (measured)
+_LOOK = 8  # steps between looks whether the network is slow
 _LATER = 200  # explicit steps after exponential ones were not worth it
 _ERROR = 0.03  # part of rtol for exponential steps, which are few and long
 _LIGHT = 1e-3  # part of rtol of the squared weights below which a row is a light one
@@ -35,15 +36,15 @@ class Late:
 
     def advance(self, until: float) -> Piece | None:
         """A piece at rest, or by an exponential step; None where explicit steps are worth more."""
-        state = self.state
+        state, pace = self.state, self.state.pace
         if state.speed == 0:
             return self._standing(until)
         # On the loss clock with decay J is symmetric at rest only; what is missed before that, the step's error sees.
         # A long exponential step must not jump over the rest that is waited for.
         waits = self._going and state.plan.stop.converged
-        due = (waits or state.pace.accepted >= self._next_look) and self._slow
-        stiff = state.pace.stiff >= _STIFF and state.pace.accepted >= self._next
-        if not (due or self._going or (stiff and until - state.time > _WORTH * state.pace.long)):
+        due = (waits or pace.accepted >= self._next_look) and self._slow()
+        stiff = pace.stiff >= _STIFF and pace.accepted >= self._next and self._pays(until - state.time)
+        if not (due or self._going or stiff):
             return None
         with _THREADS.limit(limits=1, user_api="blas"):
             rested = self._rested(until) if due else None
@@ -51,12 +52,14 @@ class Late:
                 return rested
             return self._step(until) if self._going or stiff else None
 
-    @property
     def _slow(self) -> bool:
+        """Whether the network moves so little that it may be at rest; if not, it is asked again some steps later."""
         state = self.state
         data = state.carried.data
         # Without decay ln L falls for ever.
-        return not (data.by_loss and data.decay == 0) and state.pace.long * state.speed <= _SLOW * state.size
+        slow = not (data.by_loss and data.decay == 0) and state.pace.long * state.speed <= _SLOW * state.size
+        self._next_look = max(self._next_look, state.pace.accepted + (0 if slow else _LOOK))
+        return slow
 
     def _standing(self, until: float) -> Piece:
         """Nothing moves at all: a stationary point, held for good."""
@@ -88,7 +91,7 @@ class Late:
         def at(time: float) -> Point:
             # Of a run that stops at rest the last state is where it would have come to.
             elapsed = horizon if plan.stop.converged and time > began else time - began
-            return view.point(step.at_rest(elapsed), energy + step.energy(elapsed), time)
+            return view.point(step.at_rest(elapsed), energy + step.energy_at_rest(elapsed), time)
 
         state.time = math.nextafter(began, math.inf) if plan.stop.converged else until
         ended = _status.converged(began) if plan.stop.converged else None
@@ -127,15 +130,15 @@ class Late:
     def _step(self, until: float) -> Piece | None:
         state, plan = self.state, self.state.plan
         now, pace, began, energy = state.carried, state.pace, state.time, state.energy
-        left, explicit = until - began, state.pace.long
-        if self._heavy() > LARGEST:
+        left, explicit, worth = until - began, state.pace.long, self._worth()
+        if not math.isfinite(worth):
             self._give_up()
             return None
+        least = min(worth * explicit, left)
         step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
-        error = self._fitted(step, left)
+        error = self._fitted(step, least, left)
         arcs = step.arcs() if error <= 1 else []
-        worth = bool(arcs) and step.reaches >= min(_WORTH * explicit, left)
-        if not worth:
+        if not arcs or step.reaches < least:
             self._give_up()
             return None
         radius = now.radius()
@@ -144,7 +147,7 @@ class Late:
             state.moved()
             self._give_up()
             return None
-        self._going, self._length = True, step.length * min(_LONGER, 0.9 * max(error, 1e-9) ** (-1 / 4))
+        self._going, self._length = True, step.length * min(_LONGER, 0.9 * max(error, 1e-9) ** (-1 / ORDER))
         state.inadmissible = max(state.inadmissible, beyond)
         view, arrival = state.view(), step.reaches if event is None else event.time
         if event is not None and event.kind == "level":
@@ -165,24 +168,29 @@ class Late:
 
         return Piece(began, state.time, at, "exponential steps", ended=ended)
 
-    def _heavy(self) -> int:
-        """Unknowns of J."""
+    def _pays(self, left: float) -> bool:
+        """Whether there is time left for an exponential step to be worth it."""
+        long = self.state.pace.long
+        return left > _WORTH * long and left > self._worth() * long
+
+    def _worth(self) -> float:
+        """Explicit steps that an exponential one must be worth; inf where J is too large."""
         now = self.state.carried
         squares = np.einsum("hd,hd->h", now.z[: now.active], now.z[: now.active])
-        return int(np.sum(squares > _LIGHT * self.state.plan.rtol * squares.sum())) * now.z.shape[1]
+        size = int(np.sum(squares > _LIGHT * self.state.plan.rtol * squares.sum())) * now.z.shape[1]
+        return _WORTH * (1 + (size / _COSTLY) ** 2) if size <= LARGEST else math.inf
 
-    def _fitted(self, step: LateStep, left: float) -> float:
-        """Set the step's length; its error."""
+    def _fitted(self, step: LateStep, least: float, left: float) -> float:
+        """Set the step's length, between ``least`` and ``left``; its error."""
         pace, rtol = self.state.pace, _ERROR * self.state.plan.rtol
-        length = self._length if self._going else 2 * _WORTH * pace.long
-        error = math.inf
+        length, error = self._length if self._going else 2 * least, math.inf
         for _ in range(_TRIES):
             length = min(length, step.longest(), left)
             error = step.try_length(length, rtol, self._atol)
-            if error <= 1 or length < min(_WORTH * pace.long, left):
+            if error <= 1 or length < least:
                 break
             pace.rejected += 1
-            length *= max(0.1, 0.9 * error ** (-1 / 4))
+            length *= max(0.1, 0.9 * error ** (-1 / ORDER))
         pace.evaluations += step.evaluations
         return error
 

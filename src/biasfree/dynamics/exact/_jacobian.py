@@ -1,0 +1,105 @@
+"""The derivative J of the velocity with respect to some rows, their sides held: minus a Hessian, so symmetric.
+
+The samples of line l with t > 0 see u⁺_l = lin_l + even_l, those with t < 0 see u⁻_l = lin_l − even_l. With what the
+loss bends by along them, c±_l = Σ ℓ″t²/P over the samples of one sign,
+
+    J = A − Σ_l Σ_± c±_l ∇u±_l (∇u±_l)ᵀ,    A_h = [[−λ, M_h], [M_hᵀ, −λ]],
+    ∂u±_l/∂w_h = (a ± bς_hl) d_l v_hᵀ,    ∂u±_l/∂v_h = (a ± bς_hl) w_hᵀd_l.
+
+On the loss clock the velocity is F = −∇ ln L, and J has FFᵀ besides. The lines that a row slides on are projected out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from biasfree.dynamics.exact._data import EXPONENTIAL, SQUARE, Data
+
+
+class Rows(NamedTuple):
+    """Rows that J is of, and what pulls them.
+
+    Attributes:
+        first, second: w and v.
+        side: ς.
+        across: the projections across what they slide on; None where none slides.
+        matrices: M, projected.
+        decay: λ.
+        bends: c⁺ and c⁻ of every line.
+        force: the velocity.
+    """
+
+    first: Float[np.ndarray, "rows dim"]
+    second: Float[np.ndarray, "rows outputs"]
+    side: Float[np.ndarray, "rows lines"]
+    across: Float[np.ndarray, "rows dim dim"] | None
+    matrices: Float[np.ndarray, "rows dim outputs"]
+    decay: float
+    bends: Float[np.ndarray, "2 lines"]
+    force: Float[np.ndarray, "entries"]
+
+
+def bends(z: Float[np.ndarray, "active columns"], data: Data, side: np.ndarray, level: float) -> np.ndarray:
+    """c⁺ and c⁻ of every line at rows ``z``, whose ln L is ``level``."""
+    if data.loss == SQUARE:
+        square, mixed = data.powers
+        return 0.5 * np.stack([square + mixed, square - mixed]) / data.samples
+    dim = data.directions.shape[1]
+    products, second = z[:, :dim] @ data.transposed, z[:, dim]
+    lin, even = data.a * (second @ products), data.b * (second @ (side * products))
+    t = data.position
+    margin = data.target[:, 0] * (t * lin[data.line] + np.abs(t) * even[data.line])
+    # ln ℓ″: that of logistic loss is σ(m)σ(−m).
+    logs = -margin if data.loss == EXPONENTIAL else -np.logaddexp(0.0, margin) - np.logaddexp(0.0, -margin)
+    weight = np.exp(logs - (level if data.by_loss else 0.0)) * t**2
+    halves = np.stack([np.where(t > 0, weight, 0.0), np.where(t < 0, weight, 0.0)])
+    return np.add.reduceat(halves, data.begin[:-1], axis=1) / data.samples
+
+
+def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
+    """J as a matrix."""
+    (count, dim), outputs = rows.first.shape, rows.second.shape[1]
+    products = rows.first @ data.transposed
+    directions = data.directions[:, None]  # (lines, 1 or rows, dim)
+    if rows.across is not None:
+        directions = np.einsum("ld,hde->lhe", data.directions, rows.across)
+    jacobian = np.zeros((count, dim + outputs, count, dim + outputs))
+    each = np.arange(count)
+    jacobian[each, :dim, each, dim:] = rows.matrices
+    jacobian[each, dim:, each, :dim] = np.swapaxes(rows.matrices, 1, 2)
+    flat = jacobian.reshape(count * (dim + outputs), -1)
+    flat[np.diag_indices(len(flat))] -= rows.decay
+    for sign, bent in zip((1.0, -1.0), rows.bends, strict=True):
+        seen = np.flatnonzero(bent)
+        gain = (data.a + sign * data.b * rows.side.T[seen]) * np.sqrt(bent[seen])[:, None]  # (lines, rows)
+        for k in range(outputs):
+            slopes = np.zeros((len(seen), count, dim + outputs))
+            slopes[..., :dim] = (gain * rows.second[:, k])[..., None] * directions[seen]
+            slopes[..., dim + k] = gain * products.T[seen]
+            slopes = slopes.reshape(len(seen), len(flat))
+            flat -= slopes.T @ slopes
+    if data.by_loss:
+        flat += np.outer(rows.force, rows.force)
+    return flat
+
+
+def times(vector: Float[np.ndarray, "entries"], rows: Rows, data: Data) -> Float[np.ndarray, "entries"]:
+    """J times a vector, without J."""
+    count, dim = rows.first.shape
+    change = vector.reshape(count, -1)
+    first, second = change[:, :dim], change[:, dim:]
+    if rows.across is not None:
+        first = np.einsum("hij,hj->hi", rows.across, first)
+    products, moved = rows.first @ data.transposed, first @ data.transposed
+    lin = data.a * (second.T @ products + rows.second.T @ moved)
+    even = data.b * (second.T @ (rows.side * products) + rows.second.T @ (rows.side * moved))
+    plus, minus = rows.bends[0] * (lin + even), rows.bends[1] * (lin - even)  # (outputs, lines)
+    pulled = data.a * (plus + minus) + data.b * rows.side[:, None, :] * (plus - minus)
+    bent = np.swapaxes(pulled @ data.directions, 1, 2)  # what M falls by
+    if rows.across is not None:
+        bent = rows.across @ bent
+    one = np.einsum("hdk,hk->hd", rows.matrices, second) - np.einsum("hdk,hk->hd", bent, rows.second)
+    other = np.einsum("hdk,hd->hk", rows.matrices, first) - np.einsum("hdk,hd->hk", bent, rows.first)
+    image = np.column_stack([one - rows.decay * first, other - rows.decay * second]).ravel()
+    return image + rows.force * (rows.force @ vector) if data.by_loss else image
