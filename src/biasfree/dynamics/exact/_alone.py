@@ -73,6 +73,14 @@ class Way(NamedTuple):
         return on_curve(weights, arc.curve), float(weights @ arc.energies), arc.pattern
 
 
+    def put(self, x: Float[np.ndarray, "n"], row: Float[np.ndarray, "n columns"]) -> None:
+        """Put the active row at several x, as far as they are on this way."""
+        for arc in self.arcs:
+            here = (x > arc.begin) & (x <= arc.end)
+            if here.any():
+                row[here] = on_curve(basis((x[here] - arc.begin) / (arc.reach - arc.begin)), arc.curve[:, 0])
+
+
 class Joined(NamedTuple):
     """A step in which some rows went alone.
 
@@ -308,14 +316,14 @@ def _felt(
     x = begin + (end - begin) * _GAUSS
     states = on_curve(basis(x), step.curve)
     odd, bent = np.zeros((2, len(x), data.outputs, len(data.directions)))
-    for way in ways:
-        h = int(way.rows[0])
-        for n in np.flatnonzero(x > way.arcs[0].begin).tolist():
-            new, old = way.at(x[n])[0][0], states[n, h]
-            along, was = data.directions @ new[:dim], data.directions @ old[:dim]
-            odd[n] += data.a * (np.multiply.outer(new[dim:], along) - np.multiply.outer(old[dim:], was))
-            bent[n] += data.b * np.multiply.outer(new[dim:], np.abs(along))
-            bent[n] -= data.b * np.multiply.outer(old[dim:], pattern.side[h] * was)
+    rows = np.array([way.rows[0] for way in ways])
+    old, new = states[:, rows], states[:, rows]
+    for n, way in enumerate(ways):
+        way.put(x, new[:, n])
+    for sign, each, side in ((-1, old, pattern.side[rows]), (1, new, None)):
+        along, second = each[..., :dim] @ data.transposed, np.swapaxes(each[..., dim:], 1, 2)
+        odd += sign * data.a * (second @ along)
+        bent += sign * data.b * (second @ (np.abs(along) if side is None else side * along))
     lin, even = (np.tensordot(basis(x) @ FROM_NODES, part, 1) for part in (lin, even))
     _, _, p, q = line_pulls(lin, even, data)
     _, _, other_p, other_q = line_pulls(lin + odd, even + bent, data)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._data import EXPONENTIAL, SQUARE, Data
 from biasfree.dynamics.exact._kernels import Form, Pattern
-from biasfree.dynamics.exact._methods import basis
+from biasfree.dynamics.exact._methods import basis, on_curve
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
 
@@ -50,7 +50,7 @@ def pulls_of(
 ) -> Pulls:
     """The pulls of a state, or of many: the equations of ``_data``, as the compiled steps have them too."""
     if len(data.given):
-        both = np.tensordot(basis(data.given_at), data.given, 1)
+        both = on_curve(basis(data.given_at), data.given)
         level, decay, p, q = np.array(np.nan), np.array(data.decay), both[: data.outputs], both[data.outputs :]
     else:
         level, decay, p, q = line_pulls(*line_outputs(states, data, side), data)

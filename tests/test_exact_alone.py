@@ -1,0 +1,115 @@
+"""Rows that go on alone after an event: against steps that end at every event, and against pulls computed plainly."""
+
+import numpy as np
+import pytest
+
+import biasfree as bf
+from biasfree.dynamics.exact import _alone
+from biasfree.dynamics.exact._data import by_line
+from biasfree.dynamics.exact._field import no_form, pulls_of, velocity
+from biasfree.dynamics.exact._kernels import START, Desk, Limits, Trial, attempt
+from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, ORDER_8, basis, on_curve
+from biasfree.dynamics.exact._sliding import nobody_slides
+from biasfree.lines import lines
+
+THREE = bf.Dataset([(-0.75, 1.0), (-0.5, 1.0), (0.125, 1.0)], [1.1, 0.1, 0.8])
+
+
+def balanced(width: int, scale: float = 1e-3) -> bf.Network:
+    rng = np.random.default_rng(0)
+    first = scale / np.sqrt(width) * rng.standard_normal((width, 2))
+    return bf.Network([first, (rng.choice([-1.0, 1.0], size=width) * np.linalg.norm(first, axis=1))[None]], 0.0)
+
+
+def generic(seed: int, loss: str = "square") -> tuple[bf.Network, bf.Dataset]:
+    rng = np.random.default_rng(seed)
+    targets = rng.standard_normal(12)
+    data = bf.Dataset(rng.standard_normal((12, 3)), np.sign(targets) if loss != "square" else targets)
+    return bf.Network.init([3, 12, 1], 0.0, 0.05, seed), data
+
+
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch):
+    """Let every step end at its first event, for all rows."""
+
+    def stop() -> None:
+        monkeypatch.setattr(_alone, "_WORTH", np.inf)
+        monkeypatch.setattr(_alone, "_UNFELT", 0.0)
+
+    return stop
+
+
+class TestAgainstStoppingAtEveryEvent:
+    @pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])
+    @pytest.mark.parametrize("seed", range(4))
+    def test_generic_data(self, together, seed: int, loss: str) -> None:
+        start, data = generic(seed, loss)
+        alone = bf.gradient_flow(start, data, until=10.0, save=20, loss=loss, method="exact")
+        together()
+        stopped = bf.gradient_flow(start, data, until=10.0, save=20, loss=loss, method="exact", rtol=1e-9)
+        np.testing.assert_allclose(alone.losses, stopped.losses, rtol=0, atol=2e-6 * stopped.losses[0])
+        assert alone.energy_gap < 1e-5
+
+    def test_events_are_told_at_their_own_times(self, together) -> None:
+        start = balanced(40)
+        alone = bf.gradient_flow(start, THREE, until=8.0, save=5, method="exact")
+        together()
+        stopped = bf.gradient_flow(start, THREE, until=8.0, save=5, method="exact", rtol=1e-9)
+        first, other = ({} for _ in range(2))
+        for run, told in ((alone, first), (stopped, other)):
+            for time, *what in zip(
+                run.events.times, run.events.neurons, run.events.lines, run.events.kinds, strict=True
+            ):
+                told.setdefault(tuple(what), time)
+        assert set(first) == set(other)
+        assert len(first) > 20
+        assert max(abs(first[what] - other[what]) for what in first) < 1e-4
+        assert alone.counts.accepted < 0.6 * stopped.counts.accepted
+
+    def test_a_wider_network_takes_no_more_steps(self) -> None:
+        """Twice the neurons meet twice the lines; the steps of all rows do not follow."""
+        narrow, wide = (bf.gradient_flow(balanced(width), THREE, until=10.0, method="exact") for width in (100, 400))
+        assert len(wide.events) > 3 * len(narrow.events)
+        assert wide.counts.accepted < 1.5 * narrow.counts.accepted
+
+    def test_saved_times_within_a_step(self, together) -> None:
+        """What is saved between the event and the step's end is right too."""
+        start = balanced(40)
+        times = np.linspace(0, 6, 301)
+        alone = bf.gradient_flow(start, THREE, until=6.0, save=times, method="exact")
+        together()
+        stopped = bf.gradient_flow(start, THREE, until=6.0, save=times, method="exact", rtol=1e-9)
+        size = np.abs(stopped.weights[0]).max(axis=(1, 2), keepdims=True)
+        assert (np.abs(alone.weights[0] - stopped.weights[0]) / size).max() < 1e-5
+
+
+class TestGivenPulls:
+    @pytest.mark.parametrize("loss", ["square", "logistic"])
+    def test_a_row_alone_moves_as_among_the_others(self, loss: str) -> None:
+        """With the pulls of a smooth step given, one row of it takes the way it had among all."""
+        rng = np.random.default_rng(1)
+        targets = rng.standard_normal(5)
+        dataset = bf.Dataset(rng.standard_normal((5, 3)), np.sign(targets) if loss != "square" else targets)
+        data = by_line(lines(dataset.inputs), dataset, 0.2, loss, "time", 0.01)
+        z = rng.standard_normal((4, 4))
+        side = np.where(z[:, :3] @ data.transposed < 0, -1.0, 1.0)
+        pattern, limits = nobody_slides(side, np.arange(4), 3), Limits(1e300, 0.0, 1.0)
+
+        def step(rows, data, pattern):
+            trial, desk = Trial.room(1, *rows.shape), Desk.room(*rows.shape, len(rows), *data.transposed.shape)
+            desk.rows[START] = rows
+            attempt(0, 0, 0.0, 0.05, 0.0, data, pattern, no_form(1), limits, ORDER_8, np.zeros(0), trial, desk)
+            return trial.curves[0]
+
+        curve = step(z, data, pattern)
+        found = pulls_of(on_curve(AT_NODES, curve), data, side)
+        given = on_curve(FROM_NODES, np.concatenate([found.p, found.q], axis=1))
+        alone = data._replace(given=given, given_at=0.0, given_rate=1 / 0.05)
+        own = nobody_slides(side[2:3], np.arange(1), 3)
+        np.testing.assert_allclose(step(z[2:3], alone, own), curve[:, 2:3], atol=1e-11)
+        for x in NODES:
+            here = alone._replace(given_at=float(x))
+            place = on_curve(basis(x), curve)
+            plain = velocity(place, pulls_of(place, data, side), pattern)[2:3]
+            found_alone = velocity(place[2:3], pulls_of(place[2:3], here, side[2:3]), own)
+            np.testing.assert_allclose(found_alone, plain, atol=1e-9)
