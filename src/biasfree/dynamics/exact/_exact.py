@@ -36,10 +36,9 @@ class Exact:
 
     def advance(self, budget: Budget) -> Piece:
         """Go on by one step, or through one phase."""
-        if self._state is None:
-            with announced("the early phase"):
-                return self._begin()
         with announced("the exact flow"):
+            if self._state is None:
+                return self._begin()
             piece = self._late.advance(self.plan.until) or self._explicit.advance(self.plan.until)
         if piece.ended is None and self.plan.clock == "loss" and self._state.level < _UNRESOLVED:
             return _ended(piece, _status.unresolved(self.plan.axis, piece.end, self._state.level))
