@@ -54,11 +54,6 @@ class Data(NamedTuple):
         return self.transposed.T
 
     @property
-    def line(self) -> Int[np.ndarray, "samples"]:
-        """Of each sample."""
-        return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
-
-    @property
     def outputs(self) -> int:
         """K."""
         return self.target.shape[1]

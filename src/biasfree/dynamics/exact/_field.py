@@ -83,7 +83,8 @@ def line_pulls(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """ln L, λ, p_l and q_l from what the lines put out."""
     t, size = data.position, np.abs(data.position)
-    outputs = t * lin[..., data.line] + size * even[..., data.line]
+    counts = np.diff(data.begin)  # samples of each line
+    outputs = t * np.repeat(lin, counts, axis=-1) + size * np.repeat(even, counts, axis=-1)
     if data.loss == SQUARE:
         residual = data.target.T - outputs
         total = data.offset + 0.5 * np.sum(residual**2, axis=(-2, -1))

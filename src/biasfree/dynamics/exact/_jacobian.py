@@ -49,7 +49,8 @@ def bends(z: Float[np.ndarray, "active columns"], data: Data, side: np.ndarray, 
     products, second = z[:, :dim] @ data.transposed, z[:, dim]
     lin, even = data.a * (second @ products), data.b * (second @ (side * products))
     t = data.position
-    margin = data.target[:, 0] * (t * lin[data.line] + np.abs(t) * even[data.line])
+    counts = np.diff(data.begin)  # samples of each line
+    margin = data.target[:, 0] * (t * np.repeat(lin, counts) + np.abs(t) * np.repeat(even, counts))
     # ln ℓ″: that of logistic loss is σ(m)σ(−m).
     logs = -margin if data.loss == EXPONENTIAL else -np.logaddexp(0.0, margin) - np.logaddexp(0.0, -margin)
     weight = np.exp(logs - (level if data.by_loss else 0.0)) * t**2

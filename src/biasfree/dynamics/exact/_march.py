@@ -8,7 +8,6 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._kernels import BLUR, START, Desk, Form, Limits, Pattern, Sought, Trial, attempt, scan
-from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._methods import Method
 
 _SHRINK_MOST, _SHRINK = 0.1, 0.2  # usual bounds of a step's change
@@ -79,7 +78,7 @@ def march(
         step, smallest = wanted if length >= step else max(step, wanted), min(smallest, length)
         stiff, trial.lengths[taken] = stiff + 1 if held else max(0, stiff - 1), length
         if len(z) > active:
-            reach = apart[0] * lengths(desk.rows[START, active:, :dim])
+            reach = math.sqrt(dim) * apart[0] * np.abs(desk.rows[START, active:, :dim]).max(axis=1)  # at least
             desk.radius[:] = np.bincount(pattern.owner[active:], reach, minlength=active)
         else:
             desk.radius[:] = 0.0
