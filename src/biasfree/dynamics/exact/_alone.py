@@ -72,7 +72,6 @@ class Way(NamedTuple):
         weights = basis((x - arc.begin) / (arc.reach - arc.begin))
         return on_curve(weights, arc.curve), float(weights @ arc.energies), arc.pattern
 
-
     def put(self, x: Float[np.ndarray, "n"], row: Float[np.ndarray, "n columns"]) -> None:
         """Put the active row at several x, as far as they are on this way."""
         for arc in self.arcs:

@@ -50,8 +50,9 @@ class _Kernel:
 _OPTIMISED = 1  # LLVM's level
 _A, _TIMES, _ERRORS, _DENSE = TABLES
 _ENERGY = 0.01  # the energy is a sum over all steps: one of them may spend so much of the tolerance
-# Times a step's tolerance, how far its curve may be from the last stage's place: 60 at the edge of stability, thousands
-# where a fast direction is at rest to rounding and the step is far too long for it, which the step's end does not show.
+# Times a step's tolerance, how far its curve may be from the last stage's place. Over 40 wide problems 99 of 100 steps
+# of each were below 77, single ones at up to 450; 3,700 where a fast direction is at rest to rounding and the step is
+# far too long for it, which the step's end does not show (wide seed 523).
 _CURVE = 100.0
 START, PLACE, BEFORE = 0, 1, 2  # of a desk's rows
 NEAR = 3.0
