@@ -5,9 +5,10 @@ import pytest
 
 import biasfree as bf
 from biasfree.dynamics.exact import _alone
+from biasfree.dynamics.exact._arrays import START, Desk, Limits, Trial
 from biasfree.dynamics.exact._data import by_line
 from biasfree.dynamics.exact._field import no_form, pulls_of, velocity
-from biasfree.dynamics.exact._kernels import START, Desk, Limits, Trial, attempt
+from biasfree.dynamics.exact._kernels import attempt
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, ORDER_8, basis, on_curve
 from biasfree.dynamics.exact._sliding import nobody_slides
 from biasfree.lines import lines

@@ -11,11 +11,12 @@ from scipy.optimize import brentq
 
 import biasfree as bf
 from biasfree import Network
+from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._carried import Carried
 from biasfree.dynamics.exact._data import Data, by_line
 from biasfree.dynamics.exact._events import Arc, happenings, scanned, search
 from biasfree.dynamics.exact._field import pulls_of, velocity
-from biasfree.dynamics.exact._kernels import NEAR, Desk, Pattern, Sought, scan
+from biasfree.dynamics.exact._kernels import NEAR, scan
 from biasfree.dynamics.exact._methods import basis
 from biasfree.dynamics.exact._sliding import nobody_slides, written
 from biasfree.lines import lines

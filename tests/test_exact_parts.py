@@ -16,11 +16,12 @@ import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics import _field
 from biasfree.dynamics.exact import _carried, _dop853
+from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
 from biasfree.dynamics.exact._field import across, after_crossing, form_of, no_form, pulls_of, velocity
 from biasfree.dynamics.exact._jacobian import dense, times
-from biasfree.dynamics.exact._kernels import START, Desk, Form, Limits, Pattern, Sought, Trial, attempt
+from biasfree.dynamics.exact._kernels import attempt
 from biasfree.dynamics.exact._late import LateStep, phis
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import alike, of_members, parallel

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from biasfree.dynamics.exact._arrays import Limits, Pattern, Trial
 from biasfree.dynamics.exact._data import SQUARE, Data
 from biasfree.dynamics.exact._events import Event, happenings, room_for
 from biasfree.dynamics.exact._field import Pulls, line_outputs, line_pulls, matrices_of, no_form, pulls_of, velocity
-from biasfree.dynamics.exact._kernels import Limits, Pattern, Trial
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, ORDER_8, basis, on_curve
 from biasfree.dynamics.exact._sliding import decide, held_by

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact import _merging
 from biasfree.dynamics.exact._alone import Joined
+from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, line_pulls, pulls_of, velocity
-from biasfree.dynamics.exact._kernels import Form, Pattern
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
 from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, nobody_slides, with_rows

@@ -21,9 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import pulls_of
-from biasfree.dynamics.exact._kernels import BLUR, Desk, Pattern, Sought, scan
+from biasfree.dynamics.exact._kernels import BLUR, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import drawn_from_zero, resting
 

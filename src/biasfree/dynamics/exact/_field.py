@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import EXPONENTIAL, SQUARE, Data
-from biasfree.dynamics.exact._kernels import Form, Pattern
 from biasfree.dynamics.exact._methods import basis, on_curve
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)

@@ -11,12 +11,13 @@ search for its first zero can miss nothing, however short a dip may be.
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numba.core import config
 
+from biasfree.dynamics.exact._arrays import BEFORE, DEEPEST, PLACE, START
 from biasfree.dynamics.exact._data import LOGISTIC, SQUARE
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, TABLES
 
@@ -54,101 +55,10 @@ _ENERGY = 0.01  # the energy is a sum over all steps: one of them may spend so m
 # of each were below 77, single ones at up to 450; 3,700 where a fast direction is at rest to rounding and the step is
 # far too long for it, which the step's end does not show (wide seed 523).
 _CURVE = 100.0
-START, PLACE, BEFORE = 0, 1, 2  # of a desk's rows
 NEAR = 3.0
 BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
 ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose
 _NOTHING = 1e-250  # a row so small is as good as zero: its squares and errors are no numbers
-_DEEPEST = 50  # halvings of the unit interval after which float64 ends
-
-
-class Pattern(NamedTuple):
-    """Which side of each line each active row is on, and what it slides on.
-
-    Attributes:
-        side: ς, 0 where it slides; (active, lines).
-        owner: the active row whose sides a row shares, itself for active ones; (rows,).
-        basis, span: an orthonormal basis of the lines a row slides on, (active, room, dim), and its dimension; a row
-            at rest at w = 0 has all of R^D.
-        slides: row and line of every slide, (slides, 2).
-        dual: for each slide the vector B with ς·s = −B·ẇ_free, the dual of its direction among those its row
-            slides on; (slides, dim).
-    """
-
-    side: np.ndarray
-    owner: np.ndarray
-    basis: np.ndarray
-    span: np.ndarray
-    slides: np.ndarray
-    dual: np.ndarray
-
-
-class Form(NamedTuple):
-    """Square loss, few rows on many lines: M_h = constant_h − Σ_k matrix_hk w_k v_kᵀ; empty where it is not used."""
-
-    constant: np.ndarray  # (active·dim, outputs)
-    matrix: np.ndarray  # (active·dim, active·dim)
-
-
-class Limits(NamedTuple):
-    """What a step may be off by."""
-
-    rtol: float
-    atol: float
-    energy: float  # the size that errors of the energy are judged against
-
-
-class Trial(NamedTuple):
-    """Room for steps, and what they leave there."""
-
-    stages: np.ndarray  # (16, rows, columns); the first holds the velocity where the next step begins
-    powers: np.ndarray  # squared speeds, (16,)
-    curves: np.ndarray  # of each step, (steps, 8, rows, columns)
-    energies: np.ndarray  # curve of the energy of each step, (steps, 8)
-    lengths: np.ndarray  # of each step, (steps,)
-
-    @classmethod
-    def room(cls, steps: int, rows: int, columns: int) -> "Trial":
-        """Empty room."""
-        shape = (rows, columns)
-        return cls(
-            np.empty((16, *shape)), np.empty(16), np.empty((steps, 8, *shape)), np.empty((steps, 8)), np.empty(steps)
-        )
-
-
-class Desk(NamedTuple):
-    """Room to work in; nothing of it is kept, but for ``radius``."""
-
-    rows: np.ndarray  # where a step begins, the place of a stage, and the one before: (3, rows, columns)
-    pull: np.ndarray  # M_h, (active, dim, outputs)
-    work: np.ndarray  # p, q and a row of products, (2·outputs + 1, lines)
-    radius: np.ndarray  # how far a group's neurons are from its row, (active,)
-    stack: np.ndarray  # of the search for roots, (52, 10)
-
-    @classmethod
-    def room(cls, rows: int, columns: int, active: int, dim: int, lines: int) -> "Desk":
-        """Empty room."""
-        outputs = columns - dim
-        return cls(
-            np.empty((3, rows, columns)), np.empty((active, dim, outputs)), np.empty((2 * outputs + 1, lines)),
-            np.zeros(active), np.empty((_DEEPEST + 2, 10)),
-        )  # fmt: skip
-
-
-class Sought(NamedTuple):
-    """Room for what is found along a curve; times are x ∈ [0, 1], and 2 for what does not happen."""
-
-    met: (
-        np.ndarray
-    )  # row, line and time of those that meet; time NEAR: they only come within the row's radius; (room, 3)
-    ended: np.ndarray  # when each slide ends, and when the loss is at the level; (slides + 1,)
-    beyond: np.ndarray  # at each node, how far each slide is beyond its end, as part of all pulls; (8, slides)
-    values: np.ndarray  # both margins of every slide and its v·v_begin at the nodes, and the loss; (8, 3·slides + 1)
-
-    @classmethod
-    def room(cls, crossings: int, slides: int) -> "Sought":
-        """Empty room."""
-        return cls(np.empty((crossings, 3)), np.empty(slides + 1), np.zeros((8, slides)), np.empty((8, 3 * slides + 1)))
 
 
 # The velocity
@@ -478,7 +388,7 @@ def _first_below(stack: Any) -> float:
             least = min(least, stack[top, i])
         if least >= 0.0:
             top -= 1
-        elif stack[top, 0] < 0.0 or top >= _DEEPEST or width < 1e-15 * (low + width):
+        elif stack[top, 0] < 0.0 or top >= DEEPEST or width < 1e-15 * (low + width):
             return low
         else:
             for i in range(8):  # de Casteljau: both halves

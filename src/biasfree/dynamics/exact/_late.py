@@ -27,11 +27,11 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.dynamics._lanczos import lanczos
+from biasfree.dynamics.exact._arrays import Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc
 from biasfree.dynamics.exact._field import Pulls, across, pulls_of
 from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
-from biasfree.dynamics.exact._kernels import Pattern
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
 
 LARGEST = 300  # unknowns up to which J is formed

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._kernels import BLUR, START, Desk, Form, Limits, Pattern, Sought, Trial, attempt, scan
+from biasfree.dynamics.exact._kernels import BLUR, attempt, scan
 from biasfree.dynamics.exact._methods import Method
 
 _SHRINK_MOST, _SHRINK = 0.1, 0.2  # usual bounds of a step's change

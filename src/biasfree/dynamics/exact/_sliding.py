@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from biasfree.dynamics.exact._arrays import Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
-from biasfree.dynamics.exact._kernels import ROUNDING, Pattern
+from biasfree.dynamics.exact._kernels import ROUNDING
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.switching import Settled, from_zero, settle
 

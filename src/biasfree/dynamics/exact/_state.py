@@ -10,11 +10,12 @@ from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Point
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
+from biasfree.dynamics.exact._arrays import START, Desk, Limits, Sought, Trial
 from biasfree.dynamics.exact._carried import Carried, Noted
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Event, room_for
 from biasfree.dynamics.exact._field import pulls_of
-from biasfree.dynamics.exact._kernels import START, Desk, Limits, Sought, Trial, attempt
+from biasfree.dynamics.exact._kernels import attempt
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import Merged
 from biasfree.dynamics.exact._methods import ORDER_8, Method

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.dynamics.exact._alone import Joined
-from biasfree.dynamics.exact._kernels import Trial
+from biasfree.dynamics.exact._arrays import Trial
 from biasfree.dynamics.exact._methods import basis, on_curve
 
 
