@@ -84,7 +84,11 @@ def plot_loss(
 def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
     """Write a figure as PNG, PDF or SVG, whole or not at all."""
     import matplotlib as mpl
+    from matplotlib.backends import backend_agg, backend_pdf, backend_svg
 
     target = files.writable(path, FORMATS)
+    canvases = {".png": backend_agg.FigureCanvasAgg, ".pdf": backend_pdf.FigureCanvasPdf}
     with mpl.rc_context(STYLE), files.written_whole(target) as draft:
-        figure.savefig(draft, format=target.suffix[1:])
+        # Not by savefig, which draws everything twice, the first time to see what is there.
+        canvas = canvases.get(target.suffix, backend_svg.FigureCanvasSVG)(figure)
+        getattr(canvas, f"print_{target.suffix[1:]}")(draft)

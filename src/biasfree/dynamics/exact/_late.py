@@ -122,11 +122,11 @@ class LateStep:
         self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
         size = float(np.abs(self.rows.second).max(initial=0.0))
         self._noise = _EPSILON * (self._found.whole + self.data.mass) * size
-        self.force = self._heard(self.modes.T @ flat)
+        self.force = self._heard((self.modes.T @ flat)[None])[0]
 
-    def _heard(self, forces: Float[np.ndarray, "*n modes"]) -> Float[np.ndarray, "*n modes"]:
-        """Forces, but nothing where they may be rounding alone: over long times that would add up."""
-        return np.where(np.abs(forces) <= self._noise, 0.0, forces)
+    def _heard(self, forces: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
+        """Forces, but nothing along modes where all may be rounding alone: over long times that would add up."""
+        return np.where(np.abs(forces).max(axis=0) <= self._noise, 0.0, forces)
 
     @property
     def whole(self) -> bool:
