@@ -87,13 +87,18 @@ class Search(NamedTuple):
 
 
 def search(
-    arcs: list[Arc], data: Data, pattern: Pattern, level: float, radius: Float[np.ndarray, "active"] | None = None
+    arcs: list[Arc],
+    data: Data,
+    pattern: Pattern,
+    level: float,
+    radius: Float[np.ndarray, "active"] | None = None,
+    slack: float = BLUR,
 ) -> Search:
-    """The first event of a step; ``radius`` is that of merged neurons about their row."""
+    """The first event of a step; ``radius`` is that of merged neurons about their row, ``slack`` the arcs' error."""
     beyond, near = 0.0, [_NOBODY]
     radius = np.zeros(len(pattern.side)) if radius is None else radius
     for arc in arcs:
-        count, sought = scanned(arc.curve, data, pattern, level, radius)
+        count, sought = scanned(arc.curve, data, pattern, level, radius, slack)
         near.append(sought.met[:count, :2].astype(np.int64))
         events = happenings(arc.curve, count, sought, data, pattern)
         beyond = max(beyond, farthest(sought, events[0].time if events else 2.0))
@@ -109,14 +114,19 @@ def room_for(z: tuple[int, ...], data: Data, pattern: Pattern, crossings: int = 
 
 
 def scanned(
-    curve: Float[np.ndarray, "8 rows columns"], data: Data, pattern: Pattern, level: float, radius: np.ndarray
+    curve: Float[np.ndarray, "8 rows columns"],
+    data: Data,
+    pattern: Pattern,
+    level: float,
+    radius: np.ndarray,
+    slack: float = BLUR,
 ) -> tuple[int, Sought]:
-    """The number of crossings along a curve, and all that was found."""
+    """The number of crossings along a curve, and all that was found; ``slack`` is its own error (``_crossings``)."""
     room = _ROOM
     while True:
         desk, sought = room_for(curve.shape, data, pattern, room)
         desk.radius[:] = radius
-        count = max(0, scan(curve, 0.0, 0.0, BLUR, data, pattern, level, desk, sought))
+        count = max(0, scan(curve, 0.0, 0.0, BLUR, slack, data, pattern, level, desk, sought))
         if count < room:
             return count, sought
         room *= 8  # there may be more than there is room for

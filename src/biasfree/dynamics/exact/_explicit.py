@@ -107,7 +107,9 @@ class Explicit:
             return [], Crossings(np.zeros((0, 2), dtype=np.int64), np.zeros(0))
         crossings = max(0, crossings)
         if crossings == len(sought.met):
-            crossings, sought = scanned(curve, now.data, now.pattern, state.plan.stop.level, desk.radius.copy())
+            crossings, sought = scanned(
+                curve, now.data, now.pattern, state.plan.stop.level, desk.radius.copy(), state.limits.rtol
+            )
         events = happenings(curve, crossings, sought, now.data, now.pattern)
         state.inadmissible = max(state.inadmissible, farthest(sought, events[0].time if events else 2.0))
         return events, Crossings(sought.met[:crossings, :2].astype(np.int64), sought.met[:crossings, 2].copy())

@@ -10,8 +10,8 @@ polynomial over a step of length h, under which the flow is known at every τ, h
 
 The B_j are those for which the first line holds at eight points of the step: exponential collocation, of order 8. They
 are found by iteration from B = 0. N has no derivative at x, so that each turn gains two orders, whatever the fast rates
-are, and three or four are enough. All points of a turn are computed at once. The last term at τ = h is the error's
-estimate. (B₁ is there for steps that begin with a fast direction not at rest yet: once it is, N grows with τ, not τ².)
+are, and three or four are enough. All points of a turn are computed at once. The error's
+estimate is the size of the last term. (B₁ is there for steps that begin with a fast direction not at rest yet: once it is, N grows with τ, not τ².)
 Directions of growth are treated like the others, so nothing is mistaken for rest at a saddle. Rows that slide move
 within their surfaces: J is projected on them.
 
@@ -44,6 +44,9 @@ _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
 _EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
 _TURNS = 6  # of the iteration at most
+# Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what lies
+# beyond degree 7 is less. Monomials themselves would take rounding, or a fast direction not quite at rest, for an error.
+_TOP = 2.0**-10
 _SETTLED = 0.1  # part of the tolerance that further turns may change
 _UNSEEN = 0.1  # part of the tolerance below which a fading direction needs no short arcs
 _SERIES, _TERMS = 3.0, 26  # |z| below which φ's formulas cancel, up to 30 times for φ₈, and terms of its series there
@@ -175,7 +178,7 @@ class LateStep:
                 return np.inf
             # What all further turns will change.
             left = turns[-1] * (ratio / (1 - ratio) if len(turns) > 2 else 1.0)
-        return max(left, judged(weights[-1, -1] * self.bend[-1]))
+        return max(left, judged(weights[0, -1] * _TOP * self.bend[-1]))
 
     def _weights(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "8 n modes"]:
         """What the force, and each B_j, move every mode by until some times."""

@@ -108,7 +108,10 @@ class Late:
         if not step.rests(length, math.sqrt(_RESTED * plan.rtol)):
             return None
         arcs = step.arcs()
-        if not arcs or search(arcs, now.data, now.pattern, plan.stop.level, now.radius()).event is not None:
+        if (
+            not arcs
+            or search(arcs, now.data, now.pattern, plan.stop.level, now.radius(), state.limits.rtol).event is not None
+        ):
             return None
         view, arrival, before = state.view(), step.reaches, state.speed
         now.z, state.energy = step.at(arrival), energy + step.energy(arrival)
@@ -142,7 +145,7 @@ class Late:
             self._give_up()
             return None
         radius = now.radius()
-        event, beyond, near = search(arcs, now.data, now.pattern, plan.stop.level, radius)
+        event, beyond, near = search(arcs, now.data, now.pattern, plan.stop.level, radius, state.limits.rtol)
         if now.split(near, radius, explicit):
             state.moved()
             self._give_up()
