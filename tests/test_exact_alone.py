@@ -5,9 +5,9 @@ import pytest
 
 import biasfree as bf
 from biasfree.dynamics.exact import _alone
-from biasfree.dynamics.exact._arrays import START, Desk, Limits, Trial
+from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Trial
 from biasfree.dynamics.exact._data import by_line
-from biasfree.dynamics.exact._field import no_form, pulls_of, velocity
+from biasfree.dynamics.exact._field import matrices_of, no_form, pulls_of, velocity
 from biasfree.dynamics.exact._kernels import attempt
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, ORDER_8, basis, on_curve
 from biasfree.dynamics.exact._sliding import nobody_slides
@@ -96,18 +96,20 @@ class TestGivenPulls:
         side = np.where(z[:, :3] @ data.transposed < 0, -1.0, 1.0)
         pattern, limits = nobody_slides(side, np.arange(4), 3), Limits(1e300, 0.0, 1.0)
 
-        def step(rows, data, pattern):
+        def step(rows, data, pattern, form):
             trial, desk = Trial.room(1, *rows.shape), Desk.room(*rows.shape, len(rows), *data.transposed.shape)
             desk.rows[START] = rows
-            attempt(0, 0, 0.0, 0.05, 0.0, data, pattern, no_form(1), limits, ORDER_8, np.zeros(0), trial, desk)
+            attempt(0, 0, 0.0, 0.05, 0.0, data, pattern, form, limits, ORDER_8, np.zeros(0), trial, desk)
             return trial.curves[0]
 
-        curve = step(z, data, pattern)
+        curve = step(z, data, pattern, no_form(1))
         found = pulls_of(on_curve(AT_NODES, curve), data, side)
         given = on_curve(FROM_NODES, np.concatenate([found.p, found.q], axis=1))
         alone = data._replace(given=given, given_at=0.0, given_rate=1 / 0.05)
         own = nobody_slides(side[2:3], np.arange(1), 3)
-        np.testing.assert_allclose(step(z[2:3], alone, own), curve[:, 2:3], atol=1e-11)
+        pulled = matrices_of(given[:, :1], given[:, 1:], data, own.side).reshape(-1, 1)
+        form = Form(np.ascontiguousarray(pulled), np.zeros((0, 0)))
+        np.testing.assert_allclose(step(z[2:3], alone, own, form), curve[:, 2:3], atol=1e-11)
         for x in NODES:
             here = alone._replace(given_at=float(x))
             place = on_curve(basis(x), curve)

@@ -11,7 +11,8 @@ must be a small part of the tolerance in itself. Otherwise the step is cut where
 where nothing is neglected.
 
 Crossings whose kick, for the rest of the step, moves the row by a hundredth of its tolerance are **unfelt**: the row
-changes sides and nothing else. On symmetric data almost all are.
+changes sides and nothing else. On symmetric data almost all are. Those that just pass are added to second order
+(``_kicks``).
 """
 
 from math import comb
@@ -20,10 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from biasfree.dynamics.exact._arrays import Limits, Pattern, Trial
+from biasfree.dynamics.exact._arrays import Form, Limits, Pattern, Trial
 from biasfree.dynamics.exact._data import SQUARE, Data
 from biasfree.dynamics.exact._events import Event, happenings, room_for
-from biasfree.dynamics.exact._field import Pulls, line_outputs, line_pulls, matrices_of, no_form, pulls_of, velocity
+from biasfree.dynamics.exact._field import Pulls, line_outputs, line_pulls, matrices_of, pulls_of, velocity
+from biasfree.dynamics.exact._kicks import Crossings, Kicks, Step, passing
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, ORDER_8, basis, on_curve
 from biasfree.dynamics.exact._sliding import decide, held_by
@@ -36,6 +38,7 @@ _SHORTEST = 0.2  # part of what lies beyond the first event that a second try ke
 _MOST = 40  # events of one row in a step
 _STEPS = 8  # of a row alone, in one call
 _APART = np.array([[0.0], [1.0]])  # spread and share of its passive rows: who is near is known from the step of all
+_NO_MATRIX = np.zeros((0, 0))
 _GAUSS, _GAUSS_WEIGHTS = 0.5 * np.array(np.polynomial.legendre.leggauss(5)) + np.array([[0.5], [0.0]])  # on [0, 1]
 _SLOPES = 7 * (np.eye(7, 8, 1) - np.eye(7, 8))  # coefficients of a curve's derivative, of degree 6, from its own
 
@@ -91,19 +94,23 @@ class Joined(NamedTuple):
         added: to all rows at the end, by what these did to the others.
         energy: likewise, to the energy.
         step: as if nothing happened in it.
+        kicks: what crossings that just pass have added, if that is all that happened.
     """
 
     begin: float
     end: float
     event: Event | None
     ways: list[Way]
-    unfelt: "Crossings"
+    unfelt: Crossings
     added: Float[np.ndarray, "rows columns"]
     energy: float
-    step: "Step"
+    step: Step
+    kicks: Kicks | None = None
 
     def change(self, x: float, z: Float[np.ndarray, "rows columns"]) -> float:
         """Put the rows of ``z`` at x where they are; what is added to the energy."""
+        if self.kicks is not None:
+            return self.kicks.add(x, z)
         if x <= self.begin or not self.ways:
             return 0.0
         part = ((x - self.begin) / (self.end - self.begin)) ** 2
@@ -112,35 +119,16 @@ class Joined(NamedTuple):
         for way in self.ways:
             if x > way.arcs[0].begin:
                 own, gained, pattern = way.at(x)
-                energy += gained - self.step.spent(way.rows[0], way.arcs[0].begin, x)
+                energy += gained - _spent(self.step, int(way.rows[0]), way.arcs[0].begin, x)
                 z[way.rows] = own + _across(part * self.added[way.rows], pattern)
         return energy
 
 
-class Crossings(NamedTuple):
-    """Rows and lines that meet, and when, x ∈ [0, 1]."""
-
-    pairs: Int[np.ndarray, "some 2"]
-    times: Float[np.ndarray, "some"]
-
-    def take(self, which: Bool[np.ndarray, "some"]) -> "Crossings":
-        """Some of them."""
-        return Crossings(self.pairs[which], self.times[which])
-
-
-class Step(NamedTuple):
-    """The step of all rows as if nothing happened in it."""
-
-    length: float
-    curve: Float[np.ndarray, "8 rows columns"]
-    data: Data
-    pattern: Pattern
-
-    def spent(self, row: int, begin: float, end: float) -> float:
-        """Energy of a row from x = begin to end."""
-        x = begin + (end - begin) * _GAUSS
-        speed = _degree_6(x) @ (_SLOPES @ self.curve[:, row]) / self.length
-        return float(self.length * (end - begin) * (_GAUSS_WEIGHTS @ np.sum(speed**2, axis=1)))
+def _spent(step: Step, row: int, begin: float, end: float) -> float:
+    """Energy of a row from x = begin to end, on the way that all rows saw."""
+    x = begin + (end - begin) * _GAUSS
+    speed = _degree_6(x) @ (_SLOPES @ step.curve[:, row]) / step.length
+    return float(step.length * (end - begin) * (_GAUSS_WEIGHTS @ np.sum(speed**2, axis=1)))
 
 
 def join(
@@ -163,6 +151,11 @@ def join(
     """
     unfelt = _unfelt(step, events, crossings, limits, found)
     felt = [event for event in events if event.kind == "level" or not unfelt[event.row]]
+    if felt and all(event.kind == "met" for event in felt):
+        crossed = crossings.take(crossings.times <= 1)
+        kicks = passing(step, crossed, limits)
+        if kicks is not None:
+            return Joined(0.0, 1.0, None, [], crossed, kicks.second, 0.0, step, kicks)
     stop, end, light = _sorted(step, felt, limits, found, heavy)
     ways, added, energy = list[Way](), np.zeros(step.curve.shape[1:]), 0.0
     if light:
@@ -291,7 +284,10 @@ def _marched(
     """Steps of a row alone, and what happens in the last of them."""
     desk, sought = room_for(z.shape, data, pattern)
     apart = np.ones((2, len(z) - 1)) * _APART
-    marched = march(z, going, data, pattern, no_form(data.outputs), limits, ORDER_8, apart, trial, desk, sought)
+    half = data.outputs
+    pulled = matrices_of(data.given[:, :half], data.given[:, half:], data, pattern.side)
+    form = Form(np.ascontiguousarray(pulled).reshape(-1, half), _NO_MATRIX)
+    marched = march(z, going, data, pattern, form, limits, ORDER_8, apart, trial, desk, sought)
     if marched.steps == 0 or marched.crossings < 0:
         return marched, []
     return marched, happenings(trial.curves[marched.steps - 1], marched.crossings, sought, data, pattern)

@@ -30,9 +30,12 @@ class Pattern(NamedTuple):
 
 
 class Form(NamedTuple):
-    """Square loss, few rows on many lines: M_h = constant_h − Σ_k matrix_hk w_k v_kᵀ; empty where it is not used."""
+    """Square loss, few rows on many lines: M_h = constant_h − Σ_k matrix_hk w_k v_kᵀ; empty where it is not used.
 
-    constant: np.ndarray  # (active·dim, outputs)
+    Of a row alone, by given pulls, ``constant`` holds M's eight coefficients as a curve.
+    """
+
+    constant: np.ndarray  # (active·dim, outputs); (8·dim, outputs) of a row alone
     matrix: np.ndarray  # (active·dim, active·dim)
 
 

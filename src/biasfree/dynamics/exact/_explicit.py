@@ -7,10 +7,11 @@ import numpy as np
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics._status import Status
-from biasfree.dynamics.exact._alone import Crossings, Step, join
+from biasfree.dynamics.exact._alone import join
 from biasfree.dynamics.exact._arrays import Desk, Limits, Sought
 from biasfree.dynamics.exact._data import by_moments
 from biasfree.dynamics.exact._events import Event, farthest, happenings, polished, scanned
+from biasfree.dynamics.exact._kicks import Crossings, Step
 from biasfree.dynamics.exact._state import State, View
 from biasfree.dynamics.exact._steps import Steps
 

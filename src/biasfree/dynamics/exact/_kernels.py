@@ -205,6 +205,19 @@ def _by_form(z: Any, constant: Any, matrix: Any, pull: Any) -> None:
 
 
 @_inner
+def _pulled(coefficients: Any, x: float, pull: Any) -> None:
+    """M of a row alone, which is given as a curve, at x."""
+    _, dim, outputs = pull.shape
+    for j in range(dim):
+        for k in range(outputs):
+            total, count = 0.0, 1.0
+            for n in range(8):
+                total += count * x**n * (1.0 - x) ** (7 - n) * coefficients[n * dim + j, k]
+                count = count * (7 - n) / (n + 1)
+            pull[0, j, k] = total
+
+
+@_inner
 def _projected(basis: Any, span: Any, pull: Any) -> None:
     """Take out of every M what lies along the lines its row slides on."""
     active, dim, outputs = pull.shape
@@ -223,8 +236,7 @@ def _velocity(data: Any, pattern: Any, form: Any, time: float, desk: Any, stage:
     """Write the velocity of all rows at the desk's place to ``stage``; the squared speed of the active ones."""
     dim, active, z, decay = data.transposed.shape[0], pattern.side.shape[0], desk.rows[PLACE], data.decay
     if data.given.shape[0] > 0:
-        _given(data.given, data.given_at + data.given_rate * time, desk.work)
-        _gathered(desk.work, data.transposed, data.b, pattern.side, desk.pull)
+        _pulled(form.constant, data.given_at + data.given_rate * time, desk.pull)
     elif form.constant.shape[0] > 0:
         _by_form(z, form.constant, form.matrix, desk.pull)
     else:

@@ -8,12 +8,12 @@ polynomial over a step of length h, under which the flow is known at every τ, h
     N(u(τ)) − N(x) = Σ_j (τ/h)^j B_j,    j = 1, …, 7,
     x(τ) = x + τφ₁(τJ)F + Σ_j j! τ(τ/h)^j φ_{j+1}(τJ)B_j,    φ_k(z) = Σ_i z^i/(i + k)!.
 
-The B_j are those for which the first line holds at eight points of the step: exponential collocation, of order 8. They
-are found by iteration from B = 0. N has no derivative at x, so that each turn gains two orders, whatever the fast rates
-are, and three or four are enough. All points of a turn are computed at once. The error's
-estimate is the size of the last term. (B₁ is there for steps that begin with a fast direction not at rest yet: once it is, N grows with τ, not τ².)
-Directions of growth are treated like the others, so nothing is mistaken for rest at a saddle. Rows that slide move
-within their surfaces: J is projected on them.
+The B_j are those for which the first line holds at eight points of the step: exponential collocation, of order 8.
+They are found by iteration from B = 0. N has no derivative at x, so that each turn gains two orders, whatever the
+fast rates are, and three or four are enough. All points of a turn are computed at once. The error's estimate is the
+size of the last term. (B₁ is there for steps that begin with a fast direction not at rest yet: once it is, N grows
+with τ, not τ².) Directions of growth are treated like the others, so nothing is mistaken for rest at a saddle. Rows
+that slide move within their surfaces: J is projected on them.
 
 **Light rows**, too small for the output to notice, and passive ones are no part of J, where they would drown in
 rounding. They obey ż = [[−λ, M], [Mᵀ, −λ]]z with the M of the others' way, of which the mean up to each time is taken
@@ -44,8 +44,9 @@ _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
 _EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
 _TURNS = 6  # of the iteration at most
-# Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what lies
-# beyond degree 7 is less. Monomials themselves would take rounding, or a fast direction not quite at rest, for an error.
+# Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
+# lies beyond degree 7 is less. Monomials themselves would take rounding, or a fast direction not quite at rest, for
+# an error.
 _TOP = 2.0**-10
 _SETTLED = 0.1  # part of the tolerance that further turns may change
 _UNSEEN = 0.1  # part of the tolerance below which a fading direction needs no short arcs

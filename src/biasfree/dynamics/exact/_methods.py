@@ -25,6 +25,17 @@ def basis(x: Float[np.ndarray, "..."] | float) -> Float[np.ndarray, "... 8"]:
     >>> basis(0.0), float(basis(0.3).sum().round(12))
     (array([1., 0., 0., 0., 0., 0., 0., 0.]), 1.0)
     """
+    if isinstance(x, float):
+        y = 1 - x
+        weights = [1.0, y]
+        for _ in range(DEGREE - 1):
+            weights.append(weights[-1] * y)
+        weights.reverse()
+        power = 1.0
+        for k in range(DEGREE + 1):
+            weights[k] *= power
+            power *= x
+        return _BINOMIALS * weights
     x = np.asarray(x, dtype=float)[..., None]
     powers = np.arange(DEGREE + 1)
     return _BINOMIALS * x**powers * (1 - x) ** (DEGREE - powers)
