@@ -38,7 +38,7 @@ def first_crossing(coefficients: np.ndarray, radius: float = 0.0) -> float:
     pattern = nobody_slides(np.ones((1, 1)), np.arange(1), 1)
     sought, desk = Sought.room(4, 0), Desk.room(1, 2, 1, 1, 1)
     desk.radius[0] = radius
-    count = scan(curve, 0.0, 0.0, 0.0, 0.0, data, pattern, -np.inf, desk, sought)
+    count = scan(curve, 0.0, 0.0, 0.0, data, pattern, -np.inf, desk, sought)
     assert count <= 1
     return float(sought.met[0, 2]) if count > 0 else 2.0
 
@@ -197,7 +197,7 @@ class TestMargins:
     def test_against_least_squares(self, seed: int) -> None:
         data, pattern, z = self.problem(seed)
         desk, sought, standing = Desk.room(2, 7, 2, 4, 9), Sought.room(64, 4), np.repeat(z[None], 8, axis=0)
-        scan(standing, 0.0, 0.0, 0.0, 0.0, data, pattern, -np.inf, desk, sought)
+        scan(standing, 0.0, 0.0, 0.0, data, pattern, -np.inf, desk, sought)
         found, expected = pulls_of(z, data, pattern.side), self.direct(z, data, pattern)
         for values in sought.values:
             np.testing.assert_allclose(values[:-1].reshape(4, 3)[:, :2], expected, atol=1e-12)
@@ -234,7 +234,7 @@ class TestMargins:
                 return min(*self.direct(z, data, pattern)[slide], z[h, 4:] @ curve[0, h, 4:])
 
             desk, sought = Desk.room(2, 7, 2, 4, 9), Sought.room(64, 4)
-            scan(curve, 0.0, 0.0, 0.0, 0.0, data, pattern, -np.inf, desk, sought)
+            scan(curve, 0.0, 0.0, 0.0, data, pattern, -np.inf, desk, sought)
             grid = np.linspace(0, 1, 101)
             for slide in range(4):
                 below = np.flatnonzero([least(x, slide) < 0 for x in grid])

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 
 from biasfree.dynamics.exact._arrays import Form, Limits, Pattern, Trial
 from biasfree.dynamics.exact._data import SQUARE, Data
-from biasfree.dynamics.exact._events import Event, happenings, room_for
+from biasfree.dynamics.exact._events import Event, happenings, real, room_for
 from biasfree.dynamics.exact._field import Pulls, line_outputs, line_pulls, matrices_of, pulls_of, velocity
 from biasfree.dynamics.exact._kicks import Crossings, Kicks, Step, passing
 from biasfree.dynamics.exact._march import Going, Marched, march
@@ -290,7 +290,10 @@ def _marched(
     marched = march(z, going, data, pattern, form, limits, ORDER_8, apart, trial, desk, sought)
     if marched.steps == 0 or marched.crossings < 0:
         return marched, []
-    return marched, happenings(trial.curves[marched.steps - 1], marched.crossings, sought, data, pattern)
+    curve, length = trial.curves[marched.steps - 1], float(trial.lengths[marched.steps - 1])
+    before = data._replace(given_at=data.given_at + data.given_rate * float(trial.lengths[: marched.steps - 1].sum()))
+    count = real(curve, length, marched.crossings, sought, before, pattern, limits.rtol)
+    return marched, happenings(curve, count, sought, before, pattern)
 
 
 def _only(pattern: Pattern, h: int, passive: int) -> Pattern:

@@ -87,9 +87,9 @@ class Desk(NamedTuple):
 class Sought(NamedTuple):
     """Room for what is found along a curve; times are x ∈ [0, 1], and 2 for what does not happen."""
 
-    met: (
-        np.ndarray
-    )  # row, line and time of those that meet; time NEAR: they only come within the row's radius; (room, 3)
+    # Row, line and time of those that meet, and how far beyond at most, as part of the row's size; (room, 4).
+    # Time NEAR: they only come within the row's radius.
+    met: np.ndarray
     ended: np.ndarray  # when each slide ends, and when the loss is at the level; (slides + 1,)
     beyond: np.ndarray  # at each node, how far each slide is beyond its end, as part of all pulls; (8, slides)
     values: np.ndarray  # both margins of every slide and its v·v_begin at the nodes, and the loss; (8, 3·slides + 1)
@@ -97,4 +97,4 @@ class Sought(NamedTuple):
     @classmethod
     def room(cls, crossings: int, slides: int) -> "Sought":
         """Empty room."""
-        return cls(np.empty((crossings, 3)), np.empty(slides + 1), np.zeros((8, slides)), np.empty((8, 3 * slides + 1)))
+        return cls(np.empty((crossings, 4)), np.empty(slides + 1), np.zeros((8, slides)), np.empty((8, 3 * slides + 1)))

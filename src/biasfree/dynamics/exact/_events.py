@@ -24,10 +24,11 @@ from jaxtyping import Float, Int
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import pulls_of
-from biasfree.dynamics.exact._kernels import BLUR, scan
+from biasfree.dynamics.exact._kernels import BLUR, ROUNDING, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import drawn_from_zero, resting
 
+_SHALLOW = 64  # crossings of one arc that are asked whether they are real: more are taken one by one
 _ROOM = 256  # crossings of one arc that there is room for at first
 _TOGETHER = 1e-12  # part of an arc within which one row meets several lines at once
 _NOBODY = np.zeros((0, 2), dtype=np.int64)
@@ -126,10 +127,34 @@ def scanned(
     while True:
         desk, sought = room_for(curve.shape, data, pattern, room)
         desk.radius[:] = radius
-        count = max(0, scan(curve, 0.0, 0.0, BLUR, slack, data, pattern, level, desk, sought))
+        count = max(0, scan(curve, 0.0, 0.0, BLUR, data, pattern, level, desk, sought))
         if count < room:
-            return count, sought
+            return real(curve, 1.0, count, sought, data, pattern, slack), sought
         room *= 8  # there may be more than there is room for
+
+
+def real(
+    curve: Float[np.ndarray, "8 rows columns"], length: float, count: int, sought: Sought, data: Data, pattern: Pattern,
+    slack: float,
+) -> int:  # fmt: skip
+    """Leave out crossings that are made by a curve's own error; how many are left.
+
+    A row close to a line, or leaving it slowly, may be taken beyond it by ``slack`` of its size, while its velocity
+    there leads back. ``length`` is that of the curve, for pulls that are given.
+    """
+    met, dim, keep = sought.met[:count], len(data.transposed), np.ones(count, dtype=bool)
+    for n in np.flatnonzero((met[:, 2] <= 1.0) & (met[:, 3] <= slack))[:_SHALLOW].tolist():
+        (row, line), x = met[n, :2].astype(int).tolist(), float(met[n, 2])
+        here = data._replace(given_at=data.given_at + data.given_rate * x * length) if len(data.given) else data
+        z = on_curve(basis(x), curve)
+        found, second, held = pulls_of(z, here, pattern.side), z[row, dim:], pattern.basis[row, : pattern.span[row]]
+        pull = found.matrices[row] @ second
+        speed = (pull - (held @ pull) @ held) @ data.transposed[:, line]
+        noise = ROUNDING * float(np.linalg.norm(second)) * (found.whole + data.mass)
+        keep[n] = pattern.side[row, line] * speed <= noise
+    left = int(keep.sum())
+    sought.met[:left] = met[keep]
+    return left
 
 
 def happenings(
@@ -138,7 +163,7 @@ def happenings(
     """The first event of every row along a curve, and the loss level; in order, times are x ∈ [0, 1]."""
     first: dict[int, Event] = {}
     met = sought.met[:count]
-    for row_number, line_number, x in met[np.argsort(met[:, 2], kind="stable")].tolist():
+    for row_number, line_number, x, _ in met[np.argsort(met[:, 2], kind="stable")].tolist():
         row, line = int(row_number), int(line_number)
         if x > 1.0:
             break

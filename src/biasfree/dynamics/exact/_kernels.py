@@ -414,12 +414,8 @@ def _first_below(stack: Any) -> float:
 
 
 @_inner
-def _crossings(curve: Any, transposed: Any, side: Any, blur: float, slack: float, radius: Any, met: Any, c: Any) -> int:
-    """Rows beyond a line by ``blur`` of their size somewhere along a curve, or within ``radius`` of it; how many.
-
-    A row that begins on a line has just been told its side. It may leave so slowly that the curve's own error takes it
-    beyond: it has met the line only when it is beyond by ``slack``.
-    """
+def _crossings(curve: Any, transposed: Any, side: Any, blur: float, radius: Any, met: Any, c: Any) -> int:
+    """Rows beyond a line by ``blur`` of their size somewhere along a curve, or within ``radius`` of it; how many."""
     dim, found = transposed.shape[0], 0
     for h in range(side.shape[0]):
         size, reach = 0.0, 0.0
@@ -433,16 +429,14 @@ def _crossings(curve: Any, transposed: Any, side: Any, blur: float, slack: float
         depth = blur * size
         reach = 1.01 * math.sqrt(dim) * reach - depth + radius[h]
         for line in range(side.shape[1]):
-            sign, least, lag = side[h, line], np.inf, depth
+            sign, least = side[h, line], np.inf
             if sign == 0.0:
                 continue
             for n in range(8):
                 c[0, n] = 0.0
                 for j in range(dim):
                     c[0, n] += curve[n, h, j] * transposed[j, line]
-                if n == 0:
-                    lag = slack * size if sign * c[0, n] <= depth else depth
-                c[0, n] = sign * c[0, n] + lag
+                c[0, n] = sign * c[0, n] + depth
                 least = min(least, c[0, n])
                 if n == 0 and least > reach + depth:
                     break
@@ -450,7 +444,7 @@ def _crossings(curve: Any, transposed: Any, side: Any, blur: float, slack: float
             if x == 2.0 and radius[h] > 0.0 and least < radius[h]:
                 x = NEAR
             if x != 2.0 and found < met.shape[0]:
-                met[found, 0], met[found, 1], met[found, 2] = h, line, x
+                met[found, 0], met[found, 1], met[found, 2], met[found, 3] = h, line, x, -least / size
                 found += 1
     return found
 
@@ -488,7 +482,7 @@ def _margins(z: Any, work: Any, data: Any, pattern: Any, values: Any, beyond: An
 
 @_Kernel
 def scan(
-    curve: Any, begin: float, length: float, blur: float, slack: float, data: Any, pattern: Any, level: float,
+    curve: Any, begin: float, length: float, blur: float, data: Any, pattern: Any, level: float,
     desk: Any, sought: Any,
 ) -> int:  # fmt: skip
     """Search a curve for all that can happen along it (``_events``); times begin and length matter to given pulls only.
@@ -530,5 +524,5 @@ def scan(
         first = min(first, x)
     found = 0
     if data.b != 0.0:
-        found = _crossings(curve, data.transposed, pattern.side, blur, slack, desk.radius, sought.met, desk.stack)
+        found = _crossings(curve, data.transposed, pattern.side, blur, desk.radius, sought.met, desk.stack)
     return -1 if found == 0 and first > 1.0 else found

@@ -83,7 +83,7 @@ def march(
             desk.radius[:] = np.bincount(pattern.owner[active:], reach, minlength=active)
         else:
             desk.radius[:] = 0.0
-        crossings = scan(trial.curves[taken], time, length, BLUR, limits.rtol, data, pattern, going.level, desk, sought)
+        crossings = scan(trial.curves[taken], time, length, BLUR, data, pattern, going.level, desk, sought)
         energy = float(trial.energies[taken, 7])
         desk.rows[START] = trial.curves[taken, 7]
         trial.stages[0], trial.powers[0] = trial.stages[method.core - 1], trial.powers[method.core - 1]
