@@ -35,7 +35,7 @@ _FELT = 0.3  # part of a step's tolerance that the first-order change of other r
 _WORTH = 0.25  # part of what is left of a step that must be gained
 _TRIES = 3  # ends of the step that are tried
 _SHORTEST = 0.2  # part of what lies beyond the first event that a second try keeps at least
-_MOST = 40  # events of one row in a step
+_MOST = 40  # parts of a row's way in a step: one for each event
 _STEPS = 8  # of a row alone, in one call
 _APART = np.array([[0.0], [1.0]])  # spread and share of its passive rows: who is near is known from the step of all
 _NO_MATRIX = np.zeros((0, 0))
@@ -261,7 +261,7 @@ def _alone(step: Step, event: Event, given: np.ndarray, limits: Limits, end: flo
             way.events.extend((x, line, kind) for line, kind in happened)
         going = Going(left, 1e-15 * left, np.inf, min(wanted, left), 0.0, 0, _STEPS, energy, -np.inf)
         marched, events = _marched(z, going, data, pattern, limits, trial)
-        if marched.steps == 0 or pattern.span[0] == dim or len(way.events) > _MOST:
+        if marched.steps == 0 or pattern.span[0] == dim or len(way.arcs) > _MOST:
             way.stopped[0] = x
             break
         for n in range(marched.steps):

@@ -140,7 +140,7 @@ def real(
     """Leave out crossings that are made by a curve's own error; how many are left.
 
     A row close to a line, or leaving it slowly, may be taken beyond it by ``slack`` of its size, while its velocity
-    there leads back. ``length`` is that of the curve, for pulls that are given.
+    there leads back, or nowhere. ``length`` is that of the curve, for pulls that are given.
     """
     met, dim, keep = sought.met[:count], len(data.transposed), np.ones(count, dtype=bool)
     for n in np.flatnonzero((met[:, 2] <= 1.0) & (met[:, 3] <= slack))[:_SHALLOW].tolist():
@@ -151,7 +151,7 @@ def real(
         pull = found.matrices[row] @ second
         speed = (pull - (held @ pull) @ held) @ data.transposed[:, line]
         noise = ROUNDING * float(np.linalg.norm(second)) * (found.whole + data.mass)
-        keep[n] = pattern.side[row, line] * speed <= noise
+        keep[n] = pattern.side[row, line] * speed < -noise
     left = int(keep.sum())
     sought.met[:left] = met[keep]
     return left
