@@ -194,13 +194,18 @@ def farthest(sought: Sought, until: float) -> float:
 
 
 def polished(
-    rows: Callable[[float], Float[np.ndarray, "rows columns"]], time: float, until: float, data: Data, pattern: Pattern,
+    rows: Callable[[float], Float[np.ndarray, "rows columns"]], time: float, until: float, data: Data, active: int,
     level: float,
 ) -> float:  # fmt: skip
-    """The time at which the loss is at a level, from one that is right to the interpolation: at or just below it."""
+    """The time at which the loss is at a level, from one that is right to the interpolation: at or just below it.
+
+    Sides are those that the rows have there: some may have crossed lines on the way.
+    """
 
     def above(t: float) -> bool:
-        return bool(pulls_of(rows(t), data, pattern.side).level > level)
+        z = rows(t)
+        side = np.where(z[:active, : len(data.transposed)] @ data.transposed < 0, -1.0, 1.0)
+        return bool(pulls_of(z, data, side).level > level)
 
     width = 1e-9 * time
     low, high = max(time - width, 0.0), min(time, until)

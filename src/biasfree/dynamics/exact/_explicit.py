@@ -135,10 +135,8 @@ class Explicit:
             event, end = steps.joined.event, steps.joined.end
             steps.arrival = float(begin + end * length)
             if event is not None and event.kind == "level":
-                until_end, level = begin + length, state.plan.stop.level
-                steps.arrival = polished(
-                    lambda t: steps.at(t)[0], steps.arrival, until_end, now.data, now.pattern, level
-                )
+                guess, steps.arrival, level = steps.arrival, begin + length, state.plan.stop.level
+                steps.arrival = polished(lambda t: steps.at(t)[0], guess, begin + length, now.data, now.active, level)
             noted = now.joined(steps.joined)
         now.z, state.energy = steps.at(steps.arrival)
         state.time = until if steps.arrival >= until - began else began + steps.arrival

@@ -154,7 +154,7 @@ class Late:
         state.inadmissible = max(state.inadmissible, beyond)
         view, arrival = state.view(), step.reaches if event is None else event.time
         if event is not None and event.kind == "level":
-            arrival = polished(step.at, arrival, step.reaches, now.data, now.pattern, plan.stop.level)
+            arrival = polished(step.at, arrival, step.reaches, now.data, now.active, plan.stop.level)
         now.z, state.energy = step.at(arrival), energy + step.energy(arrival)
         state.time = until if arrival >= left else began + arrival
         pace.accepted += 1
