@@ -60,7 +60,7 @@ class Explicit:
     ) -> Piece:
         """What was gone, as the loop takes it."""
         state = self.state
-        state.time = until if steps.arrival >= until - began else began + steps.arrival
+        state.time = _later(began, steps.arrival, until)
 
         def at(time: float) -> Point:
             return view.point(*steps.at(time - began), time)
@@ -77,7 +77,7 @@ class Explicit:
     def _taken(self, left: float) -> tuple[Steps, int, Crossings, list[Event]] | Status:
         """Steps, their order, who comes near a line in the last one and what happens there; or why there are none."""
         state, pace, plan = self.state, self.state.pace, self.state.plan
-        smallest = 1e-15 * state.time + 1e-300
+        smallest = _unresolved(state.time)
         while True:
             if pace.accepted + pace.rejected >= plan.max_steps:
                 return _status.out_of_steps(plan.axis, state.time, plan.max_steps)
@@ -139,7 +139,7 @@ class Explicit:
                 steps.arrival = polished(lambda t: steps.at(t)[0], guess, begin + length, now.data, now.active, level)
             noted = now.joined(steps.joined)
         now.z, state.energy = steps.at(steps.arrival)
-        state.time = until if steps.arrival >= until - began else began + steps.arrival
+        state.time = _later(began, steps.arrival, until)
         for x, each in noted:
             state.note(began + begin + x * length, [each])
         ended = state.after(event, began + begin)
@@ -179,3 +179,13 @@ class Explicit:
     def _soonest_merge(self) -> int:
         now = self.state.carried
         return _MERGE_SOON if len(now.groups.groups) > _MANY_GROUPS or now.riders.size else _MERGE_EVERY
+
+
+def _unresolved(time: float) -> float:
+    """Steps so small that float64 does not add them to the time."""
+    return 1e-15 * time + 1e-300
+
+
+def _later(began: float, arrival: float, until: float) -> float:
+    """The time after some steps; what rounding leaves of the way to the end is none."""
+    return until if until - began - arrival <= _unresolved(until) else began + arrival
