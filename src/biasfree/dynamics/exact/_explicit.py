@@ -188,4 +188,5 @@ def _unresolved(time: float) -> float:
 
 def _later(began: float, arrival: float, until: float) -> float:
     """The time after some steps; what rounding leaves of the way to the end is none."""
-    return until if until - began - arrival <= _unresolved(until) else began + arrival
+    time = began + arrival
+    return until if until - time <= _unresolved(time) else time
