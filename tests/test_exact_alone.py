@@ -84,6 +84,17 @@ class TestAgainstStoppingAtEveryEvent:
         assert (np.abs(alone.weights[0] - stopped.weights[0]) / size).max() < 1e-5
 
 
+def test_the_new_side_of_a_line_without_pull_is_felt() -> None:
+    """Its sample is fitted, so that crossing it kicks nobody; beyond it the output there is another."""
+    rng = np.random.default_rng([19, 100])
+    data = bf.Dataset(rng.standard_normal((3, 2)), rng.standard_normal(3))
+    width = int(rng.integers(1, 7))
+    start = bf.Network([rng.standard_normal((width, 2)) * 1e-100, rng.standard_normal((1, width)) * 1e-100], 0.0)
+    run = bf.gradient_flow(start, data, until=1500.0, rtol=1e-8, method="exact")
+    assert (np.abs(run.events.times - 1159.643) < 1e-2).any()
+    assert run.energy_gap < 1e-9
+
+
 class TestGivenPulls:
     @pytest.mark.parametrize("loss", ["square", "logistic"])
     def test_a_row_alone_moves_as_among_the_others(self, loss: str) -> None:

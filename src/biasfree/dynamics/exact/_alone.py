@@ -10,9 +10,9 @@ of a step, and the others are pulled otherwise by that. This is added to first o
 must be a small part of the tolerance in itself. Otherwise the step is cut where it is, at last at its first event,
 where nothing is neglected.
 
-Crossings whose kick, for the rest of the step, moves the row by a hundredth of its tolerance are **unfelt**: the row
-changes sides and nothing else. On symmetric data almost all are. Those that just pass are added to second order
-(``_kicks``).
+Crossings whose kick, for the rest of the step, moves the row by a hundredth of its tolerance, and whose new side
+changes the pulls of the others by as little, are **unfelt**: the row changes sides and nothing else. On symmetric
+data almost all are. Those that just pass are added to second order (``_kicks``).
 """
 
 from math import comb
@@ -201,16 +201,33 @@ def _gone(
 def _unfelt(
     step: Step, events: list[Event], crossings: Crossings, limits: Limits, found: Pulls
 ) -> Bool[np.ndarray, "active"]:
-    """Rows that meet nothing but lines whose kicks they do not feel."""
-    active, dim = len(step.pattern.side), step.data.transposed.shape[0]
+    """Rows that meet nothing but lines whose kicks they do not feel, and whose new sides nobody feels.
+
+    Beyond a line the output there differs from what the step has seen by 2b v|wᵀd|, and the pulls by that times the
+    curvature: all rows move by a part of themselves of that order, over what is left of the step.
+    """
+    data, active, dim = step.data, len(step.pattern.side), step.data.transposed.shape[0]
     unfelt = np.zeros(active, dtype=bool)
     unfelt[[event.row for event in events if event.kind == "met"]] = True
     (rows, lines), end = crossings.pairs.T, step.curve[-1]
-    q = np.maximum(np.abs(found.q), np.abs(pulls_of(end, step.data, step.pattern.side).q))
-    kicks = 2 * np.sum(np.abs(end[rows, dim:]) * q[:, lines].T, axis=1)
-    moved = np.bincount(rows, kicks * np.maximum(0.0, 1 - crossings.times) * step.length, minlength=active)
+    q = np.maximum(np.abs(found.q), np.abs(pulls_of(end, data, step.pattern.side).q))
+    second, left = np.abs(end[rows, dim:]), np.maximum(0.0, 1 - crossings.times) * step.length
+    moved = np.bincount(rows, 2 * np.sum(second * q[:, lines].T, axis=1) * left, minlength=active)
     room = limits.atol + limits.rtol * np.abs(end[:active]).max(axis=1, initial=0.0)
-    return unfelt & (moved <= _UNFELT * room)
+    unfelt &= moved <= _UNFELT * room
+    beyond = np.abs(np.sum(end[rows, :dim] * data.directions[lines], axis=1))
+    seen = _curvature(data, found)[lines] * 2 * data.b * second.max(axis=1, initial=0.0) * beyond
+    seen = np.where(unfelt, np.bincount(rows, 0.5 * seen * left, minlength=active), np.inf)
+    lightest = np.argsort(seen, kind="stable")
+    unfelt[lightest[np.cumsum(seen[lightest]) > _UNFELT * limits.rtol]] = False
+    return unfelt
+
+
+def _curvature(data: Data, found: Pulls) -> Float[np.ndarray, "lines"]:
+    """How much each line's pull changes with its output; for losses that are not square, at most about that."""
+    if data.loss == SQUARE:
+        return data.powers[0] / data.samples
+    return np.full(data.transposed.shape[1], found.whole * float(np.abs(data.position).max(initial=0.0)))
 
 
 def _sorted(
@@ -225,9 +242,8 @@ def _sorted(
     dim = data.transposed.shape[0]
     if events and data.by_loss and data.decay > 0:  # pulls are not all that moves a row then
         return events[0], events[0].time, []
-    curved = float(data.powers[0].sum()) / data.samples
-    if data.loss != SQUARE:
-        curved = found.whole * float(np.abs(data.position).max(initial=0.0))
+    curvature = _curvature(data, found)
+    curved = float(curvature.sum() if data.loss == SQUARE else curvature.max(initial=0.0))
     end, light = 1.0, list[Event]()
     for event in events:
         if event.time >= end:

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import pulls_of
+from biasfree.dynamics.exact._field import level_of, pulls_of
 from biasfree.dynamics.exact._kernels import BLUR, ROUNDING, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import drawn_from_zero, resting
@@ -197,15 +197,10 @@ def polished(
     rows: Callable[[float], Float[np.ndarray, "rows columns"]], time: float, until: float, data: Data, active: int,
     level: float,
 ) -> float:  # fmt: skip
-    """The time at which the loss is at a level, from one that is right to the interpolation: at or just below it.
-
-    Sides are those that the rows have there: some may have crossed lines on the way.
-    """
+    """The time at which the loss is at a level, from one that is right to the interpolation: at or just below it."""
 
     def above(t: float) -> bool:
-        z = rows(t)
-        side = np.where(z[:active, : len(data.transposed)] @ data.transposed < 0, -1.0, 1.0)
-        return bool(pulls_of(z, data, side).level > level)
+        return level_of(rows(t), active, data) > level
 
     width = 1e-9 * time
     low, high = max(time - width, 0.0), min(time, until)

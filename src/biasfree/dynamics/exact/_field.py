@@ -57,6 +57,12 @@ def pulls_of(
     return Pulls(level, decay, p, q, matrices_of(p, q, data, side))
 
 
+def level_of(z: Float[np.ndarray, "rows columns"], active: int, data: Data) -> float:
+    """ln L with the sides that the rows have there: some may have crossed lines within a step."""
+    side = np.where(z[:active, : len(data.transposed)] @ data.transposed < 0, -1.0, 1.0)
+    return float(line_pulls(*line_outputs(z, data, side), data)[0])
+
+
 def matrices_of(
     p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray
 ) -> Float[np.ndarray, "*n active dim outputs"]:

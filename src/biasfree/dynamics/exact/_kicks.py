@@ -17,6 +17,7 @@ from biasfree.dynamics.exact._arrays import Limits, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import pulls_of, velocity
 from biasfree.dynamics.exact._kernels import ROUNDING
+from biasfree.dynamics.exact._methods import basis
 from biasfree.dynamics.exact._sliding import flipped
 
 _UNFELT = 0.01  # part of its tolerance that a crossing may move a row by in a step and not be felt
@@ -87,8 +88,8 @@ def passing(step: Step, crossed: Crossings, limits: Limits) -> Kicks | None:
     if not ((side * beyond < 0) & (passes | unfelt | (np.abs(strength) <= noise))).all():
         return None
     kicks = (-2 * side * strength)[:, None] * directions
-    first, bent, kicked = np.zeros((3, *end.shape))
-    for out, part in ((first, left * kicks), (bent, 0.5 * left**2 * kicks), (kicked, kicks)):
+    bent, kicked = np.zeros((2, *end.shape))
+    for out, part in ((bent, 0.5 * left**2 * kicks), (kicked, kicks)):
         np.add.at(out[:, :dim], rows, part)
     size = np.abs(strength)
     mean = float(size @ left[:, 0] / size.sum()) if size.any() else 0.0
@@ -99,4 +100,16 @@ def passing(step: Step, crossed: Crossings, limits: Limits) -> Kicks | None:
     correction[active:] = 0.0
     if not (np.abs(correction[:active]).max(axis=1) <= room).all():
         return None
-    return Kicks(crossed, length * kicks, correction, 2 * float(np.sum(speed[:active] * first[:active])))
+    return Kicks(crossed, length * kicks, correction, _energy(step, crossed, kicks))
+
+
+def _energy(step: Step, crossed: Crossings, kicks: Float[np.ndarray, "crossings dim"]) -> float:
+    """What kicks add to ∫‖ẇ‖²: 2∫ẇ·K + ∫‖K‖², with K all kicks of a row so far."""
+    rows, times, dim = crossed.pairs[:, 0], crossed.times, kicks.shape[1]
+    there = np.einsum("nk,knj->nj", basis(times), step.curve[:, rows, :dim])
+    total = 2 * float(np.sum(kicks * (step.curve[-1, rows, :dim] - there)))
+    for row in np.unique(rows).tolist():
+        own = rows == row
+        both = step.length * (1 - np.maximum(times[own][:, None], times[own]))  # time with both kicks
+        total += float(np.sum(both * (kicks[own] @ kicks[own].T)))
+    return total

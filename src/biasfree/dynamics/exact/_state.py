@@ -14,7 +14,7 @@ from biasfree.dynamics.exact._arrays import START, Desk, Limits, Sought, Trial
 from biasfree.dynamics.exact._carried import Carried, Noted
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Event, room_for
-from biasfree.dynamics.exact._field import pulls_of
+from biasfree.dynamics.exact._field import level_of
 from biasfree.dynamics.exact._kernels import attempt
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import Merged
@@ -39,7 +39,7 @@ class View:
     still: Int[np.ndarray, "still"]
     still_neurons: Float[np.ndarray, "still columns"]
     data: Data
-    side: Float[np.ndarray, "active lines"]
+    active: int
     decay: float  # of the still neurons
     since: float  # when they were as above
 
@@ -49,7 +49,7 @@ class View:
         neurons = self.groups.restored(z)
         neurons[self.still] = fade * self.still_neurons
         energy += 0.5 * self.decay * float(np.sum(self.still_neurons**2)) * (1 - fade**2)
-        level = float(pulls_of(z, self.data, self.side).level)
+        level = level_of(z, self.active, self.data)
         if level == -math.inf:  # of the rows: what merging leaves out may be all that is left of the neurons' loss
             level = math.nan
         return Point((neurons[:, :dim], np.ascontiguousarray(neurons[:, dim:].T)), energy, level)
@@ -95,7 +95,7 @@ class State:
         """How to read the rows as they are grouped now."""
         now, plan = self.carried, self.plan
         decay = plan.weight_decay if plan.clock == "time" else 0.0
-        return View(now.groups, now.still, now.still_neurons, now.data, now.pattern.side, decay, self._still_since)
+        return View(now.groups, now.still, now.still_neurons, now.data, now.active, decay, self._still_since)
 
     def moved(self) -> None:
         """The rows or their pattern are others than a step left them: find their velocity afresh."""
