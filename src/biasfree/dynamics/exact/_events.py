@@ -200,7 +200,8 @@ def polished(
     """The time at which the loss is at a level, from one that is right to the interpolation: at or just below it."""
 
     def above(t: float) -> bool:
-        return level_of(rows(t), active, data) > level
+        # Below it by rounding, so that the same rows, found once more from the time, are too.
+        return level_of(rows(t), active, data) > level - 2e-15 * abs(level)
 
     width = 1e-9 * time
     low, high = max(time - width, 0.0), min(time, until)
