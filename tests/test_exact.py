@@ -270,6 +270,11 @@ class TestEdges:
         run = bf.gradient_flow(start, datasets.xor(), until=math.inf, stop="converged", method="exact")
         assert run.losses[-1] < 1e-10
 
+    def test_an_end_that_float64_hardly_tells_from_the_start(self) -> None:
+        start = Network.init([2, 20, 1], 0.0, 0.1, 0)
+        run = bf.gradient_flow(start, datasets.six_points(), until=36.0, save=[0.0, math.nextafter(36.0, 0.0)])
+        np.testing.assert_allclose(run.at(36.0).weights[0], run.networks[-1].weights[0], rtol=1e-12)
+
     def test_loss_level(self) -> None:
         start = Network.init([2, 20, 1], 0.0, 0.1, 0)
         run = bf.gradient_flow(start, datasets.six_points(), until=1000, stop=0.45, method="exact")
