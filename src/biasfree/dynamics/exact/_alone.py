@@ -43,7 +43,7 @@ _GAUSS, _GAUSS_WEIGHTS = 0.5 * np.array(np.polynomial.legendre.leggauss(5)) + np
 _SLOPES = 7 * (np.eye(7, 8, 1) - np.eye(7, 8))  # coefficients of a curve's derivative, of degree 6, from its own
 
 
-class Arc(NamedTuple):
+class Part(NamedTuple):
     """Part of a row's own way: from x = ``begin`` to ``end`` on a curve that would go on to ``reach``."""
 
     begin: float
@@ -65,7 +65,7 @@ class Way(NamedTuple):
     """
 
     rows: Int[np.ndarray, "own"]
-    arcs: list[Arc]
+    arcs: list[Part]
     events: list[tuple[float, int, str]]
     stopped: list[float]
 
@@ -283,7 +283,7 @@ def _alone(step: Step, event: Event, given: np.ndarray, limits: Limits, end: flo
         for n in range(marched.steps):
             reach = x + float(trial.lengths[n]) / step.length
             part = events[0].time if events and n == marched.steps - 1 else 1.0
-            arc = Arc(x, x + part * (reach - x), reach, trial.curves[n].copy(), trial.energies[n].copy(), pattern)
+            arc = Part(x, x + part * (reach - x), reach, trial.curves[n].copy(), trial.energies[n].copy(), pattern)
             way.arcs.append(arc)
             x = arc.end
         z, energy, _ = way.at(x)

@@ -182,11 +182,6 @@ class Merged:
         groups += [Group(leaving[i : i + 1], np.ones((1, 1)), alone[i : i + 1]) for i in range(len(leaving))]
         return Merged(groups, False, self.width, self.columns)
 
-    @functools.cached_property
-    def representatives(self) -> list[int]:
-        """The largest neuron of each group."""
-        return [int(group.members[np.argmax(np.abs(group.parts[:, 0]))]) for group in self.groups]
-
 
 def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
