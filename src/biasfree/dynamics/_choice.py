@@ -12,13 +12,13 @@ _CROSSINGS = 10_000  # lines × neurons up to which the exact flow, which meets 
 def choose(method: str, plan: Plan) -> tuple[str, str]:
     """The method, and why."""
     network = plan.network
-    fits = network.depth == 2 and not any(network.skips) and network.widths[-1] == 1
+    fits = network.depth == 2 and not any(network.skips)
     if checks.one_of(method, METHODS, "method") == "exact" and not fits:
-        raise ValueError("method='exact' is for two-layer networks with one output. Use method='auto'.")
+        raise ValueError("method='exact' is for two-layer networks. Use method='auto'.")
     if method != "auto":
         return method, "asked for"
     if not fits:
-        return adaptive(network, plan.clock), "the exact flow is for two layers and one output"
+        return adaptive(network, plan.clock), "the exact flow is for two layers"
     if plan.smallest_step:
         return adaptive(network, plan.clock), "a smallest step was asked for"
     if network.is_linear:
