@@ -13,6 +13,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.special import log_softmax, logsumexp
 
+_ENDED = 1e-9  # of a derivative, by which it is taken to have reached the end of its interval
 _MOST = 300  # steps that the whole way is cut into at least, so that no event is stepped over
 
 
@@ -28,7 +29,9 @@ class Run(NamedTuple):
 class Flow:
     """Weights, and for each neuron and sample the derivative; NaN where it slides."""
 
-    def __init__(self, inputs: Any, targets: Any, first: Any, second: Any, slope: float, loss: str, decay: float) -> None:
+    def __init__(
+        self, inputs: Any, targets: Any, first: Any, second: Any, slope: float, loss: str, decay: float
+    ) -> None:
         self.x, self.y = np.asarray(inputs, float), np.asarray(targets, float)
         self.slope, self.loss, self.decay = slope, loss, decay
         self.shape = np.shape(first), np.shape(np.asarray(second).T)
@@ -160,8 +163,11 @@ def several_flow(
             cut = flow.weights(flow.state)[0][h]
             cut -= np.linalg.pinv(flow.x[on]) @ (flow.x[on] @ cut)
             flow.settle(h, on)
-        else:  # at the end of a slide the neuron goes to the side whose derivative has just been reached
-            flow.gate[h, i] = slope if kind == "low" else 1.0
+        # At the end of a slide a neuron goes to the side whose derivative has just been reached; others may be there too.
+        for each in [
+            which for which in flow.margins() if which[0] != "cross" and flow.margin(which, flow.state) < _ENDED
+        ]:
+            flow.gate[each[1], each[2]] = slope if each[0] == "low" else 1.0
         slides += int(np.isnan(flow.gate[h]).any())
         # A line just left is watched again once the neuron is off it.
         end = min(until, time + 1e-6 * until)
@@ -174,4 +180,6 @@ def several_flow(
     for w, v in parts:
         before = w @ flow.x.T
         losses.append(np.exp(flow.log_loss(np.where(before > 0, before, slope * before).T @ v)))
-    return Run(save, np.array(losses), np.array([w for w, _ in parts]), np.array([v.T for _, v in parts]), events, slides)
+    return Run(
+        save, np.array(losses), np.array([w for w, _ in parts]), np.array([v.T for _, v in parts]), events, slides
+    )

@@ -168,7 +168,9 @@ def _classified(targets: Any, classes: bool | Sequence[Any]) -> tuple[Any, tuple
     given = np.asarray(targets)
     if classes is True:
         if given.ndim != 1:
-            raise ValueError(f"classes=True needs one class per sample, got targets of shape {given.shape}. Name the classes.")
+            raise ValueError(
+                f"classes=True needs one class per sample, got targets of shape {given.shape}. Name the classes."
+            )
         found = np.unique(given)
         names, number = tuple(_name(value) for value in found), np.searchsorted(found, given)
     else:

@@ -42,7 +42,11 @@ class SeveralModes:
 
     @classmethod
     def of(
-        cls, w: Float[np.ndarray, "neurons dim"], v: Float[np.ndarray, "neurons outputs"], pull: np.ndarray, floor: float
+        cls,
+        w: Float[np.ndarray, "neurons dim"],
+        v: Float[np.ndarray, "neurons outputs"],
+        pull: np.ndarray,
+        floor: float,
     ) -> "SeveralModes":
         """Neurons and the M each is under, shape (neurons or 1, dim, outputs); rates up to ``floor`` are none."""
         first, rate, second = np.linalg.svd(pull, full_matrices=False)
@@ -192,7 +196,9 @@ class SeveralRunner:
 
     def _free_pull(self, h: int) -> Float[np.ndarray, "dim outputs"]:
         """M without the lines slid on."""
-        return self.drift.T + self.directions.T @ (np.where(self.sliding[h], 0.0, self.side[h])[:, None] * self.strength)
+        return self.drift.T + self.directions.T @ (
+            np.where(self.sliding[h], 0.0, self.side[h])[:, None] * self.strength
+        )
 
     def _stretch(self, neurons: np.ndarray) -> SeveralModes:
         """A new stretch for each of these neurons."""
@@ -245,9 +251,7 @@ class SeveralRunner:
         neurons, begins, log_sizes, modes = zip(*self._pieces, strict=True)
         neuron, begin = np.concatenate(neurons), np.concatenate(begins)
         order = np.lexsort((begin, neuron))  # stable: of stretches that begin together the last one counts
-        parts = (
-            np.concatenate([getattr(piece, part.name) for piece in modes])[order] for part in fields(SeveralModes)
-        )
+        parts = (np.concatenate([getattr(piece, part.name) for piece in modes])[order] for part in fields(SeveralModes))
         return Segments(neuron[order], begin[order], np.concatenate(log_sizes)[order], SeveralModes(*parts))
 
 

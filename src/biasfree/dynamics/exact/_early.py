@@ -23,7 +23,6 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree import losses
-from biasfree.dynamics.exact._lengths import lengths
 from biasfree.lines import Lines
 from biasfree.switching import Runner, Segments, SeveralRunner, Switches
 
@@ -109,12 +108,13 @@ def early_phase(
     a = 0.5 * (1 + slope)
     drift, strength, kept = grouped.pulls(losses.get(loss).initial_residual(targets) / (len(targets) * scale))
     drift, strength = a * drift, (1 - a) * strength
-    kept, dim = kept[:0] if a == 1 else kept, grouped.directions.shape[1]
-    fastest = float(np.linalg.norm(drift) + lengths(strength[kept].reshape(len(kept), -1)).sum())
+    dim = grouped.directions.shape[1]
+    kept, outputs = kept[:0] if a == 1 else kept, neurons.shape[1] - dim
+    fastest = float(np.linalg.norm(drift) + np.linalg.norm(strength[kept].reshape(len(kept), outputs), axis=1).sum())
     if fastest == 0 or not neurons.any():
         return None
     runner: Runner | SeveralRunner
-    if neurons.shape[1] == dim + 1:
+    if outputs == 1:
         one = drift.reshape(dim), strength[kept].reshape(-1)
         runner = Runner(grouped.directions[kept], one[1], one[0], neurons[:, :-1], neurons[:, -1])
     else:
