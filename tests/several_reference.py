@@ -59,10 +59,7 @@ class Flow:
         """e, and λ; both over L on the loss clock."""
         outputs = (np.nan_to_num(gate) * (first @ self.x.T)).T @ second
         scale = np.exp(-self.log_loss(outputs)) if self.by_loss else 1.0
-        if self.loss == "square":
-            wrong = self.y - outputs
-        else:
-            wrong = self.y - np.exp(log_softmax(outputs, axis=1))
+        wrong = self.y - (outputs if self.loss == "square" else np.exp(log_softmax(outputs, axis=1)))
         return scale * wrong / len(self.y), scale * self.decay
 
     def velocity(self, _: float, state: np.ndarray) -> np.ndarray:
@@ -116,7 +113,7 @@ class Flow:
             held = [i for i, gate in zip(on, choice, strict=True) if np.isnan(gate)]
             gates = self.holding(self.state, h, held) if held else np.zeros(0)
             consistent = bool(np.all((gates >= self.slope) & (gates <= 1)))
-            for i, gate, pace, pull in zip(on, choice, speed, pulls, strict=True):
+            for gate, pace, pull in zip(choice, speed, pulls, strict=True):
                 if np.isnan(gate):
                     consistent &= bool(pull < 0)
                 else:
@@ -130,7 +127,7 @@ def several_flow(
     inputs: Any, targets: Any, first: Any, second: Any, *, slope: float, loss: str, until: float, save: np.ndarray,
     decay: float = 0.0, clock: str = "time", rtol: float = 1e-10, most: int = 400,
 ) -> Run:  # fmt: skip
-    """From weights ``first`` (width, dim) and ``second`` (outputs, width) to ``until``; inputs of full dimension ≥ 2."""
+    """From weights ``first`` (width, dim) and ``second`` (outputs, width) to ``until``."""
     flow = Flow(inputs, targets, first, second, slope, loss, decay)
     flow.by_loss = clock == "loss"
     time, events, slides, saved = 0.0, 0, 0, []
@@ -163,7 +160,7 @@ def several_flow(
             cut = flow.weights(flow.state)[0][h]
             cut -= np.linalg.pinv(flow.x[on]) @ (flow.x[on] @ cut)
             flow.settle(h, on)
-        # At the end of a slide a neuron goes to the side whose derivative has just been reached; others may be there too.
+        # At the end of a slide a neuron goes to the side whose derivative is reached; others may be there too.
         for each in [
             which for which in flow.margins() if which[0] != "cross" and flow.margin(which, flow.state) < _ENDED
         ]:

@@ -1,8 +1,8 @@
 """The early phase of the exact flow: in closed form, up to where a bound on what it neglects says stop.
 
 While the output is negligible every neuron moves by itself, between its switches in closed form
-(``switching.Runner``; ``SeveralRunner`` for several outputs, where c is a matrix). Weight decay multiplies everything by e^{−λt} and changes no direction; on the loss clock L
-keeps its first value L₀, and all rates are divided by it.
+(``switching.Runner``; ``SeveralRunner`` for several outputs, where c is a matrix). Weight decay multiplies everything
+by e^{−λt} and changes no direction; on the loss clock L keeps its first value L₀, and all rates are divided by it.
 
 **What is neglected** is the output's part of the residuals: |Δe_i| ≤ κ'|f_i| with κ' the loss's curvature. As
 ‖⟨g x⟩‖² ≤ σ⟨g²⟩ for any g, with σ the largest eigenvalue of ⟨xxᵀ⟩, and ⟨f²⟩^½ ≤ σ^½S with S = Σ_h|w₂h|‖w_h‖, at most
