@@ -28,6 +28,7 @@ from biasfree.theory._equivalence import (
     linear_time,
     linear_twin,
     linear_weight_decay,
+    mirrored,
     relu_twin,
     weight_factor,
 )
@@ -38,6 +39,7 @@ from biasfree.theory._expressivity import (
     parity_form,
     same_function,
 )
+from biasfree.theory._finite_width import FiniteWidthResponse, finite_width_response
 from biasfree.theory._gathering import Gathering, gather, gathering_directions
 from biasfree.theory._lemmas import (
     FirstTerms,
@@ -52,6 +54,7 @@ from biasfree.theory._lemmas import (
 )
 from biasfree.theory._limits import least_squares, linear_loss, regularised_limit
 from biasfree.theory._margin import MaxMargin, Separability, max_margin, max_margin_with_bias, separability
+from biasfree.theory._modes import Modes, ModeStaircase, growing_modes, mode_staircase
 from biasfree.theory._rank_bound import LayerBound, RankBound, rank_bound
 from biasfree.theory._sign_paths import SignPaths, sign_paths, wide_paths
 from biasfree.theory._staircase import Staircase, several_linear_networks
@@ -67,6 +70,7 @@ __all__ = [
     "DeepStaircase",
     "EarlyFlow",
     "EffectiveMap",
+    "FiniteWidthResponse",
     "FirstTerms",
     "Gathering",
     "GrowthBound",
@@ -75,6 +79,8 @@ __all__ = [
     "Inequality",
     "LayerBound",
     "MaxMargin",
+    "ModeStaircase",
+    "Modes",
     "ParityForm",
     "RankBound",
     "Separability",
@@ -104,8 +110,10 @@ __all__ = [
     "escape_time",
     "finite_width_error",
     "finite_width_error_distribution",
+    "finite_width_response",
     "gather",
     "gathering_directions",
+    "growing_modes",
     "homogeneity_error",
     "least_squares",
     "lemma_8",
@@ -120,6 +128,8 @@ __all__ = [
     "linear_weight_decay",
     "max_margin",
     "max_margin_with_bias",
+    "mirrored",
+    "mode_staircase",
     "parity_form",
     "rank_bound",
     "reduced_flow",
