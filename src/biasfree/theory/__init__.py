@@ -6,6 +6,7 @@ Equation, theorem and lemma numbers are those of Zhang, Saxe & Latham's workshop
 from biasfree.switching import Switches
 from biasfree.theory._asymmetry import Asymmetry, Bound, asymmetry
 from biasfree.theory._best_loss import BestLoss, best_possible_loss
+from biasfree.theory._class_margin import ClassMargin, max_margin_classes
 from biasfree.theory._deep import EffectiveMap, effective_map, eq_12_velocity, eq_42_velocity
 from biasfree.theory._deep_closed import aligned_norm, aligned_time, drop_time
 from biasfree.theory._deep_flow import DeepFlow, deep_reduced_flow, deep_weights
@@ -66,6 +67,7 @@ __all__ = [
     "Asymmetry",
     "BestLoss",
     "Bound",
+    "ClassMargin",
     "DeepFlow",
     "DeepStaircase",
     "EarlyFlow",
@@ -127,6 +129,7 @@ __all__ = [
     "linear_twin",
     "linear_weight_decay",
     "max_margin",
+    "max_margin_classes",
     "max_margin_with_bias",
     "mirrored",
     "mode_staircase",

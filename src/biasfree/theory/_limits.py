@@ -98,8 +98,8 @@ def linear_loss(
 
     Args:
         weights: shape (..., dim), or (..., outputs, dim) for vector targets.
-        dataset: targets ±1 for logistic and exponential loss.
-        loss: "square", "logistic" or "exponential".
+        dataset: targets ±1 for logistic and exponential loss, classes for cross-entropy.
+        loss: "square", "logistic", "exponential" or "cross-entropy".
 
     Raises:
         ValueError: weights that do not fit the data, labels other than ±1.
@@ -108,16 +108,16 @@ def linear_loss(
     array([1.25, 0.  ])
     """
     weights = checks.numeric(weights, "weights")
-    losses.get(loss).check_targets(dataset.targets)
-    shape = (dataset.dim,) if dataset.targets.ndim == 1 else (dataset.outputs, dataset.dim)
+    targets = losses.get(loss).encoded(dataset.targets)
+    shape = (*targets.shape[1:], dataset.dim)
     if weights.shape[-len(shape) :] != shape:
         raise ValueError(
             f"weights must end in shape {shape} to fit {dataset.name} ({dataset.dim} dimensions, "
             f"{dataset.outputs} outputs), got shape {weights.shape}."
         )
     batch = weights.shape[: -len(shape)]
-    maps = weights.reshape(-1, dataset.outputs, dataset.dim)
-    targets = dataset.targets.reshape(dataset.samples, -1)
+    targets = targets.reshape(dataset.samples, -1)
+    maps = weights.reshape(-1, targets.shape[1], dataset.dim)
     if loss == "square":
         frame, triangle = np.linalg.qr(dataset.inputs)
         seen = frame.T @ targets
