@@ -7,10 +7,12 @@ from biasfree.datasets._generators import (
     builtin,
     depth_separation,
     digits,
+    iris,
     orthogonal_pair,
     separable,
     six_points,
     symmetric_gaussian,
+    wine,
     xor,
 )
 
@@ -20,10 +22,12 @@ __all__ = [
     "builtin",
     "depth_separation",
     "digits",
+    "iris",
     "load",
     "orthogonal_pair",
     "separable",
     "six_points",
     "symmetric_gaussian",
+    "wine",
     "xor",
 ]
