@@ -37,7 +37,7 @@ def diagnose(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress line.")] = False,
 ) -> None:
     """Will a bias-free network be effectively linear on this data, until when, and what can it never learn?"""
-    from biasfree import answers, files, report
+    from biasfree import diagnosis, files, report
     from biasfree.report import _plots
     from biasfree.report._answer_page import Section, write_answer_page
     from biasfree.report._answer_progress import answer_progress
@@ -50,7 +50,7 @@ def diagnose(
     dataset = load_dataset(data, target, 0)
     try:
         with answer_progress(quiet) as progress:
-            found = answers.diagnose(
+            found = diagnosis.diagnose(
                 dataset, loss.value, slope, width, depth, init_scale, seeds,
                 simulate=not no_simulate, standardise=standardise, progress=progress,
             )  # fmt: skip

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from biasfree.answers import Inspection
     from biasfree.datasets import Dataset
+    from biasfree.inspection import Inspection
 
 
 def inspect(
@@ -30,13 +30,13 @@ def inspect(
     html_file: Annotated[Path | None, typer.Option("--html", help="Write the answer as a page to this file.")] = None,
 ) -> None:
     """Tell whether a trained network is bias-free, linear, how far from it, and how many neurons it needs."""
-    from biasfree import answers, files
+    from biasfree import files, inspection
 
     # Everything that can be wrong is found out before the work starts.
     for path, suffix in ((compress, ".npz"), (json_file, ".json"), (html_file, ".html")):
         if path is not None:
             files.writable(path, (suffix,))
-    found = answers.inspect(
+    found = inspection.inspect(
         model, None if data is None else _dataset(data, target, seed), slope=slope, tolerance=tolerance, seed=seed
     )
     typer.echo(str(found))
