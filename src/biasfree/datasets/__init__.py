@@ -13,13 +13,16 @@ from biasfree.datasets._generators import (
     symmetric_gaussian,
     xor,
 )
+from biasfree.datasets._tables import as_dataset, from_table
 
 __all__ = [
     "BUILTIN",
     "Dataset",
+    "as_dataset",
     "builtin",
     "depth_separation",
     "digits",
+    "from_table",
     "load",
     "orthogonal_pair",
     "read",
