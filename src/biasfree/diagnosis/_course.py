@@ -1,5 +1,10 @@
-"""Reading a course: is the network linear, until when, or several linear networks? The same for a forecast's small
-network and for a simulation.
+"""Reading a course: is the network linear, until when, or several linear networks? The same for the small network of a
+prediction and for a simulation.
+
+Two questions are told apart. **On the samples**: what is left of the outputs at the samples when the best linear map is
+taken off. **As a function**: the same at the samples and their mirror images −x, which data need not contain; this is
+the papers' sense. The first decides the verdict. Only where a linear map fits any outputs at the samples, because they
+are no more than their dimensions, the second does.
 
 With L₀ the loss at f = 0 and L* the least of any linear map,
 
@@ -21,8 +26,11 @@ from jaxtyping import Float
 
 from biasfree.datasets import Dataset
 from biasfree.networks import Network
+from biasfree.theory import _point_losses
 
 VERDICTS = ("linear", "linear until", "several linear networks", "nonlinear")
+# What there is to say when nothing was finished.
+UNDECIDED = "undecided"
 # What may be nonlinear in the outputs of a network that counts as linear, relative to their size or the targets'.
 LINEAR = 0.1
 # How far below every linear map's loss it may be, as part of the first loss.
@@ -59,25 +67,53 @@ class Levels:
 
 
 @dataclass(frozen=True)
+class Bend:
+    """One of the two questions, answered.
+
+    Attributes:
+        verdict: one of VERDICTS.
+        departure_time: when it stops being linear; None if not within the course.
+        nonlinearity: of the outputs, at its largest while the linear solution is sat at; of the whole course if it is
+            not.
+        passing: the same before 1.5 escape times.
+        last: the same at the end of the course.
+    """
+
+    verdict: str
+    departure_time: float | None
+    nonlinearity: float
+    passing: float
+    last: float
+
+
+STRAIGHT = Bend("linear", None, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
 class Reading:
     """What a course amounts to.
 
     Attributes:
         escape_time: infinite if not within the course.
-        departure_time: when it stops being linear; None if not within the course.
-        nonlinearity: of the outputs, at its largest while the linear solution is sat at; of the whole course if it is
-            not.
-        passing: the same before 1.5 escape times.
+        on_samples, as_function: the two questions.
+        void: whether any function is linear on the samples, so that the function decides.
         count: of linear networks, None where groups overlap.
-        verdict: one of VERDICTS.
+        bends: nonlinearity on the samples and as a function at each saved time; shape (2, times).
+        losses: at each saved time, on the data it was read on.
     """
 
     escape_time: float
-    departure_time: float | None
-    nonlinearity: float
-    passing: float
+    on_samples: Bend
+    as_function: Bend
+    void: bool
     count: int | None
-    verdict: str
+    bends: Float[np.ndarray, "2 times"]
+    losses: Float[np.ndarray, "times"]
+
+    @property
+    def decides(self) -> Bend:
+        """The one that is the verdict."""
+        return self.as_function if self.void else self.on_samples
 
 
 @dataclass(frozen=True)
@@ -94,50 +130,80 @@ class Course:
     networks: Sequence[Network]
 
 
-def read_course(course: Course, dataset: Dataset, levels: Levels) -> Reading:
-    """Read a course by the rules above; several linear networks are looked for in two layers only."""
-    few, networks = _few(dataset), course.networks
+def read_course(course: Course, dataset: Dataset, levels: Levels, loss: str | None = None) -> Reading:
+    """Read a course by the rules above; several linear networks are looked for in two layers only.
+
+    Args:
+        course: of networks trained on ``dataset``, or, with ``loss``, on other samples of the same kind.
+        dataset: where outputs are looked at.
+        levels: of the loss on ``dataset``.
+        loss: its name, to have it computed on ``dataset`` anew instead of taken from the course.
+    """
+    few, networks, times = _few(dataset), course.networks, course.times
     mirrored = np.concatenate([few.inputs, -few.inputs])
     outputs = np.array([np.asarray(network(mirrored)) for network in networks])
-    bent = nonlinearity(outputs, few)
-    times, losses = course.times, course.losses
+    bends = np.array(nonlinearity(outputs, few))
+    losses = course.losses
+    if loss is not None:
+        here = outputs[:, : few.samples]
+        losses = np.array([_point_losses.value(loss, f, few.targets).mean() for f in here])
     escaped = passing(times, -losses, -levels.gained)
     escape = np.inf if escaped is None else escaped
     sits = int(np.searchsorted(times, SITS * escape))
+    read = [_read(times, losses, bent, sits, levels) for bent in bends]
+    count = 1
+    if any(bend.verdict == "nonlinear" for bend in read):
+        found = linear_networks(networks[min(sits, len(times) - 1) :], few) if networks[0].depth == 2 else None
+        if found is not None and found > 1:
+            read = [_renamed(bend) if bend.verdict == "nonlinear" else bend for bend in read]
+        count = found
+    void = bool(np.linalg.matrix_rank(few.inputs, tol=1e-10 * np.linalg.norm(few.inputs, 2)) >= few.samples)
+    return Reading(escape, read[0], read[1], void, count, bends, losses)
+
+
+def _read(times: np.ndarray, losses: np.ndarray, bent: np.ndarray, sits: int, levels: Levels) -> Bend:
     before, after = slice(0, max(sits, 1)), slice(min(sits, len(times) - 1), None)
     gone = [passing(times[after], *measure) for measure in ((bent[after], LINEAR), (-losses[after], -levels.left))]
     left = min((t for t in gone if t is not None), default=None)
-    in_passing = float(bent[before].max())
+    in_passing, last = float(bent[before].max()), float(bent[-1])
     if left is None:
-        return Reading(escape, None, float(bent[after].max()), in_passing, 1, "linear")
+        return Bend("linear", None, float(bent[after].max()), in_passing, last)
     if left > times[after][0]:
         sat = bent[after][times[after] < left]
-        return Reading(escape, left, float(sat.max()), in_passing, 1, "linear until")
+        return Bend("linear until", left, float(sat.max()), in_passing, last)
     first = [passing(times, *measure) for measure in ((bent, LINEAR), (-losses, -levels.left))]
-    count = linear_networks(networks[min(sits, len(times) - 1) :], few) if networks[0].depth == 2 else None
-    verdict = "several linear networks" if count is not None and count > 1 else "nonlinear"
-    departure = min(t for t in first if t is not None)
-    return Reading(escape, departure, float(bent.max()), in_passing, count, verdict)
+    return Bend("nonlinear", min(t for t in first if t is not None), float(bent.max()), in_passing, last)
 
 
-def nonlinearity(outputs: Float[np.ndarray, "times mirrored"], dataset: Dataset) -> Float[np.ndarray, "times"]:
+def _renamed(bend: Bend) -> Bend:
+    return Bend("several linear networks", bend.departure_time, bend.nonlinearity, bend.passing, bend.last)
+
+
+def nonlinearity(
+    outputs: Float[np.ndarray, "times mirrored"], dataset: Dataset
+) -> tuple[Float[np.ndarray, "times"], Float[np.ndarray, "times"]]:
     """How far from linear: what is left of the outputs when the best linear map is taken off.
 
     Args:
-        outputs: at the samples and, after them, at their mirror images −x, without which few samples in many
-            dimensions would look linear whatever the function.
+        outputs: at the samples and, after them, at their mirror images −x.
         dataset: the samples.
 
     Returns:
-        Root mean square, relative to the larger of the outputs' own and of the targets'.
+        On the samples alone, and on both: root mean squares, relative to the larger of the outputs' own and of the
+        targets'.
     """
     basis, sizes, _ = np.linalg.svd(dataset.inputs, full_matrices=False)
     basis = basis[:, sizes > 1e-10 * sizes[0]]
     here, mirrored = outputs[:, : dataset.samples], outputs[:, dataset.samples :]
+    wanted = np.mean(dataset.targets**2)
+
+    def left(values: np.ndarray) -> np.ndarray:
+        return np.mean((values - values @ basis @ basis.T) ** 2, axis=-1)
+
     odd, even = 0.5 * (here - mirrored), 0.5 * (here + mirrored)
-    left = np.mean((odd - odd @ basis @ basis.T) ** 2, axis=-1) + np.mean(even**2, axis=-1)
-    size = np.maximum(np.mean(outputs**2, axis=-1), np.mean(dataset.targets**2))
-    return np.sqrt(left / size)
+    on_samples = np.sqrt(left(here) / np.maximum(np.mean(here**2, axis=-1), wanted))
+    whole = left(odd) + np.mean(even**2, axis=-1)
+    return on_samples, np.sqrt(whole / np.maximum(np.mean(outputs**2, axis=-1), wanted))
 
 
 def looks(closely: float, until: float, count: int = 300) -> Float[np.ndarray, "times"]:

@@ -5,7 +5,8 @@ Eq. 40's form, in which f = ½W_L⋯W₁x for ever: linear. Fitted or not, Eq. 4
 unless the target is linear a small deviation grows and the network leaves, as three layers can express odd functions
 that are not linear. When it does is not known. On other data nothing is known.
 
-So only the first case is foretold. All others are simulated, and the verdict is then a measurement.
+So only the first case is predicted. All others are simulated, by a bounded number of steps, and the verdict is then a
+measurement.
 """
 
 from collections.abc import Callable
@@ -14,21 +15,24 @@ import numpy as np
 
 from biasfree import theory
 from biasfree.datasets import Dataset
-from biasfree.diagnosis._course import Course, Levels, looks, read_course
+from biasfree.diagnosis._course import Course, Levels, looks
 from biasfree.diagnosis._findings import Check, check_of
-from biasfree.diagnosis._forecast import Forecast
+from biasfree.diagnosis._forecast import Forecast, straight
+from biasfree.diagnosis._sampling import Draw
 from biasfree.diagnosis._simulation import part, simulated
 from biasfree.dynamics import Stop
 from biasfree.networks import Network
 
 # How much longer than the soonest possible drop to wait for it, and how long to look after it, in escape times.
 _PATIENCE, _AFTER = 300.0, 4.0
+# Steps of one simulation.
+_STEPS = 4_000
 
 
 def deep_forecast(
     start: Network, data: Dataset, loss: str, symmetry: theory.Symmetry, levels: Levels
 ) -> Forecast | None:
-    """What Appendix F foretells of a start; None where it says nothing.
+    """What Appendix F predicts of a start; None where it says nothing.
 
     Args:
         start: three layers or more, one output.
@@ -40,7 +44,7 @@ def deep_forecast(
     fitted = levels.linear <= 1e-9 * levels.first
     nothing = np.zeros(0)
     if start.is_linear:
-        return Forecast("exact", np.nan, None, 0.0, 0.0, 1, "linear", nothing, nothing)
+        return Forecast("exact", straight(np.nan), nothing, nothing)
     if not (symmetry.holds and fitted):
         return None
     escape = np.nan
@@ -53,15 +57,14 @@ def deep_forecast(
         )
         # Half of the gain is the plateau between the two paths' steps: some time on it.
         escape = 0.5 * float(stairs.spans[0, 2] + stairs.spans[1, 0])
-    return Forecast("Appendix F", escape, None, 0.0, 0.0, 1, "linear", nothing, nothing)
+    return Forecast("Appendix F", straight(escape), nothing, nothing)
 
 
 def deep_check(
     start: Network,
-    data: Dataset,
+    draw: Draw,
     loss: str,
-    foretold: Forecast | None,
-    levels: Levels,
+    predicted: Forecast | None,
     seed: int,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Check, Forecast]:
@@ -69,10 +72,9 @@ def deep_check(
 
     Args:
         start: three layers or more, one output.
-        data: scalar targets.
+        draw: the data it learns.
         loss: "square" or "logistic".
-        foretold: of ``deep_forecast``.
-        levels: of the loss.
+        predicted: of ``deep_forecast``.
         seed: of the start.
         progress: called with the share that is done.
 
@@ -82,28 +84,27 @@ def deep_check(
     Raises:
         KeyboardInterrupt: on Ctrl-C.
     """
+    data = draw.data
     latest = _PATIENCE * soonest(start, data, loss)
-    level = Stop(loss=levels.gained)
-    waiting = simulated(start, data, loss, part(progress, 0, 0.3), until=latest, stop=level)
+    level = Stop(loss=draw.levels.gained)
+    waiting = simulated(start, data, loss, part(progress, 0, 0.3), until=latest, stop=level, max_steps=_STEPS)
     escape = float(waiting.times[-1])
     after = _AFTER * escape
-    run = simulated(waiting.final, data, loss, part(progress, 0.3, 0.7), until=after, save=looks(escape, after))
-    both = escape + after
-    linear = simulated(
-        start.with_slope(1.0), data, loss, part(progress, 0.7, 1.0), until=both, save=looks(escape, both)
+    run = simulated(
+        waiting.final, data, loss, part(progress, 0.3, 0.7), until=after, save=looks(escape, after), max_steps=_STEPS
     )
+    both = escape + float(run.times[-1])
+    linear = simulated(
+        start.with_slope(1.0), data, loss, part(progress, 0.7, 1.0), until=both, save=looks(escape, both),
+        max_steps=_STEPS,
+    )  # fmt: skip
     times = np.concatenate([waiting.times, escape + run.times[1:]])
     losses = np.concatenate([waiting.losses, run.losses[1:]])
     course = Course(times, losses, [*waiting.networks, *run.networks[1:]])
-    found = read_course(course, data, levels)
-    check = check_of(seed, foretold, found, course, linear, run.status.message)
-    if foretold is not None:
-        return check, foretold
-    measured = Forecast(
-        "simulation", found.escape_time, found.departure_time, found.nonlinearity, found.passing, found.count,
-        found.verdict, times, losses,
-    )  # fmt: skip
-    return check, measured
+    check = check_of(seed, predicted, draw, loss, course, run, linear)
+    if predicted is not None:
+        return check, predicted
+    return check, Forecast("simulation", check.reading, times, losses, run.final)
 
 
 def soonest(start: Network, data: Dataset, loss: str) -> float:

@@ -1,4 +1,4 @@
-"""What a diagnosis is made of: the linear solution, the least losses, and starts that were simulated."""
+"""Starts that were simulated, beside what was predicted for them; and the least losses of any network."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,38 +8,16 @@ import numpy as np
 
 from biasfree import theory
 from biasfree.datasets import Dataset
-from biasfree.diagnosis._course import Course, Levels, Reading, looks, read_course
+from biasfree.diagnosis._course import Course, Reading, looks, read_course
 from biasfree.diagnosis._forecast import Forecast
+from biasfree.diagnosis._sampling import Draw
 from biasfree.diagnosis._simulation import part, simulated
 from biasfree.dynamics import Trajectory
 from biasfree.networks import Network
 
-# How long a simulation runs, in escape times, unless something is foretold to happen later; and what
+# How long a simulation runs, in escape times, unless something is predicted to happen later; and what
 # stands for the escape time of a network that never escapes.
 _LONG, _NEVER = 8.0, 1e4
-COMPARED = ("verdict", "escape_time", "departure_time", "nonlinearity")
-
-
-@dataclass(frozen=True)
-class Solution:
-    """The linear solution: where a linear network ends, and a ReLU network while it is linear.
-
-    Attributes:
-        kind: "least squares", "max margin" (separable labels) or "logistic regression".
-        loss: its loss; 0 for a max margin, approached as the weights grow.
-        accuracy: share of labels it gets right; None for numbers to predict.
-        weights: the map, or its direction for a max margin.
-    """
-
-    kind: str
-    loss: float
-    accuracy: float | None
-    weights: np.ndarray
-
-    def __str__(self) -> str:
-        """Kind, loss and accuracy."""
-        right = "" if self.accuracy is None else f", {self.accuracy:.1%} of the labels right"
-        return f"{self.kind}, loss {self.loss:.4g}{right}"
 
 
 @dataclass(frozen=True)
@@ -60,43 +38,49 @@ class Floor:
 
 @dataclass(frozen=True)
 class Check:
-    """One start simulated, beside what was foretold for it.
+    """One start simulated, beside what was predicted for it.
 
     Attributes:
         seed: of the weights.
         predicted, measured: verdict, escape time, departure time (None: not within the run), nonlinearity and, measured
             only, the losses at the end.
-        until: how long the simulation ran.
-        status: how it ended.
+        reading: all that was measured.
+        course: the simulated network over time.
+        run, linear: the simulation (its last part, where there are several), and that of the linear twin.
     """
 
     seed: int
     predicted: Mapping[str, Any]
     measured: Mapping[str, Any]
-    until: float
-    status: str
-    times: np.ndarray
-    losses: np.ndarray
-    linear_times: np.ndarray
-    linear_losses: np.ndarray
+    reading: Reading
+    course: Course
+    run: Trajectory
+    linear: Trajectory
+
+    @property
+    def until(self) -> float:
+        """How long the simulation ran."""
+        return float(self.course.times[-1])
+
+    @property
+    def status(self) -> str:
+        """How it ended."""
+        return self.run.status.message
+
+    @property
+    def times(self) -> np.ndarray:
+        """Of the saved networks."""
+        return self.course.times
+
+    @property
+    def losses(self) -> np.ndarray:
+        """At these times."""
+        return self.course.losses
 
     @property
     def agrees(self) -> bool:
-        """Whether what was found is what was foretold, or nothing was."""
+        """Whether what was found is what was predicted, or nothing was."""
         return self.predicted["verdict"] in (None, self.measured["verdict"])
-
-
-def solution_of(data: Dataset, loss: str) -> Solution:
-    """Where a linear network ends."""
-    if loss == "square":
-        best = theory.best_possible_loss(data, slope=1.0)
-        return Solution("least squares", best.loss, None, np.asarray(best.linear_map))
-    if theory.separability(data):
-        return Solution("max margin", 0.0, 1.0, theory.max_margin(data).direction)
-    best = theory.best_possible_loss(data, slope=1.0, loss=loss)
-    weights = np.asarray(best.linear_map)
-    right = float(np.mean(np.sign(data.inputs @ weights) == data.targets))
-    return Solution("logistic regression", best.loss, right, weights)
 
 
 def floor_of(data: Dataset, loss: str, slope: float) -> Floor:
@@ -122,10 +106,9 @@ def _with_bias(data: Dataset, loss: str) -> float:
 
 def checked(
     start: Network,
-    data: Dataset,
+    draw: Draw,
     loss: str,
-    foretold: Forecast,
-    levels: Levels,
+    predicted: Forecast,
     seed: int,
     progress: Callable[[float], None] | None = None,
 ) -> Check:
@@ -133,40 +116,56 @@ def checked(
 
     Args:
         start: two layers, one output.
-        data: scalar targets.
+        draw: the data it learns.
         loss: "square" or "logistic".
-        foretold: its forecast, which says how far to look.
-        levels: of the loss.
+        predicted: its forecast, which says how far to look.
         seed: of the start.
         progress: called with the share that is done.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C.
     """
-    escape = min(foretold.escape_time, _NEVER)
+    escape = min(predicted.escape_time, _NEVER)
     until = _LONG * escape
-    if foretold.departure_time is not None:
-        until = max(until, min(1.3 * foretold.departure_time, 100 * escape))
+    if predicted.departure_time is not None:
+        until = max(until, min(1.3 * predicted.departure_time, 100 * escape))
     options: dict[str, Any] = {"until": until, "save": looks(0.5 * _LONG * escape, until)}
-    run = simulated(start, data, loss, part(progress, 0, 0.8), **options)
-    linear = simulated(start.with_slope(1.0), data, loss, part(progress, 0.8, 1), **options)
-    course = Course(run.times, run.losses, run.networks)
-    return check_of(seed, foretold, read_course(course, data, levels), course, linear, run.status.message)
+    run = simulated(start, draw.data, loss, part(progress, 0, 0.8), **options)
+    linear = simulated(start.with_slope(1.0), draw.data, loss, part(progress, 0.8, 1), **options)
+    return check_of(seed, predicted, draw, loss, Course(run.times, run.losses, run.networks), run, linear)
 
 
 def check_of(
-    seed: int, foretold: Forecast | None, found: Reading, course: Course, linear: Trajectory, status: str
+    seed: int, predicted: Forecast | None, draw: Draw, loss: str, course: Course, run: Trajectory, linear: Trajectory
 ) -> Check:
-    """What was foretold, if anything was, beside what was found."""
-    measured = {name: getattr(found, name) for name in COMPARED}
+    """What was predicted, if anything was, beside what was found."""
+    found = (
+        read_course(course, draw.data, draw.levels)
+        if draw.fresh is None
+        else read_course(course, *draw.fresh, loss)
+    )
     return Check(
         seed,
-        {name: getattr(foretold, name, None) for name in COMPARED},
-        {**measured, "final_loss": float(course.losses[-1]), "linear_loss": float(linear.losses[-1])},
-        float(course.times[-1]),
-        status,
-        course.times,
-        course.losses,
-        linear.times,
-        linear.losses,
+        _compared(None if predicted is None else predicted.reading),
+        {
+            **_compared(found),
+            "final_loss": float(found.losses[-1]),
+            "linear_loss": float(linear.losses[-1]),
+        },
+        found,
+        course,
+        run,
+        linear,
     )
+
+
+def _compared(reading: Reading | None) -> dict[str, Any]:
+    if reading is None:
+        return dict.fromkeys(("verdict", "escape_time", "departure_time", "nonlinearity"))
+    bend = reading.decides
+    return {
+        "verdict": bend.verdict,
+        "escape_time": reading.escape_time,
+        "departure_time": bend.departure_time,
+        "nonlinearity": bend.nonlinearity,
+    }

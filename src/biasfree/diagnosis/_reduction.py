@@ -8,6 +8,7 @@ With few lines the phase is followed in closed form, switch by switch. With many
 little, and steps of constant c do: each is exact for the c half way along it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +26,8 @@ _FEW_LINES = 64
 # change by it.
 _PARALLEL = (0.01, 0.03, 0.1, 0.2, 0.4)
 _MOST_NEURONS, _CHANGED = 32, 0.05
-# Entries of the inputs that a step looks at, the longest turn of a neuron in it, and its longest growth.
-_SEEN, _TURN, _GROWTH, _MOST_STEPS = 500_000, 0.1, 0.5, 3000
+# The longest turn of a neuron in a step, and its longest growth.
+_TURN, _GROWTH, _MOST_STEPS = 0.1, 0.5, 3000
 
 
 @dataclass(frozen=True)
@@ -46,20 +47,28 @@ class Reduced:
     groups: tuple[theory.Gathering, ...]
 
 
-def reduced(start: Network, dataset: Dataset, loss: str) -> Reduced | None:
-    """The start after its early phase, neurons of one direction joined; None if none grows."""
+def reduced(
+    start: Network, dataset: Dataset, loss: str, watch: Callable[[], None] | None = None
+) -> Reduced | None:
+    """The start after its early phase, neurons of one direction joined; None if none grows.
+
+    Args:
+        start: two layers, one output.
+        dataset: scalar targets.
+        loss: "square" or "logistic".
+        watch: called at every step.
+    """
     target = _EARLY * float(np.sqrt(np.mean(dataset.targets**2)))
-    few = seen(dataset)
-    if len(lines(few.inputs)) > _FEW_LINES:
-        grown, time, rate = _stepped(start, few, loss, target)
-        return None if rate == 0 else Reduced(_few_enough(grown, few.inputs), time, rate, ())
-    early = theory.early_flow(start, few, loss)
+    if len(lines(dataset.inputs)) > _FEW_LINES:
+        grown, time, rate = _stepped(start, dataset, loss, target, watch)
+        return None if rate == 0 else Reduced(_few_enough(grown, dataset.inputs), time, rate, ())
+    early = theory.early_flow(start, dataset, loss)
     groups = theory.gather(early)
     if not groups:
         return None
 
     def negligible(time: float) -> bool:
-        return bool(np.abs(np.asarray(early.at(time)(few.inputs))).max() < target)
+        return bool(np.abs(np.asarray(early.at(time)(dataset.inputs))).max() < target)
 
     low, high = 0.0, 1 / groups[0].rate
     while negligible(high):
@@ -67,16 +76,7 @@ def reduced(start: Network, dataset: Dataset, loss: str) -> Reduced | None:
     for _ in range(30):
         between = 0.5 * (low + high)
         low, high = (between, high) if negligible(between) else (low, between)
-    return Reduced(_few_enough(early.at(low), few.inputs), low, groups[0].rate, groups)
-
-
-def seen(dataset: Dataset) -> Dataset:
-    """The data a forecast looks at: all of them, or of very many a draw without replacement."""
-    most = max(_SEEN // dataset.dim, 1000)
-    if dataset.samples <= most:
-        return dataset
-    drawn = np.sort(np.random.default_rng(0).permutation(dataset.samples)[:most])
-    return Dataset(dataset.inputs[drawn], dataset.targets[drawn], dataset.name, dataset.origin)
+    return Reduced(_few_enough(early.at(low), dataset.inputs), low, groups[0].rate, groups)
 
 
 def merged_for_flow(network: Network, tolerance: float) -> Network:
@@ -119,7 +119,9 @@ def _few_enough(network: Network, inputs: np.ndarray) -> Network:
     return network
 
 
-def _stepped(start: Network, dataset: Dataset, loss: str, target: float) -> tuple[Network, float, float]:
+def _stepped(
+    start: Network, dataset: Dataset, loss: str, target: float, watch: Callable[[], None] | None = None
+) -> tuple[Network, float, float]:
     """The start when its output reaches ``target``, when that is, and the rate of the fastest neuron."""
     inputs = dataset.inputs
     first, second = np.asarray(start.weights[0]), np.asarray(start.weights[1])[0]
@@ -132,6 +134,8 @@ def _stepped(start: Network, dataset: Dataset, loss: str, target: float) -> tupl
 
     time, rate = 0.0, 0.0
     for _ in range(_MOST_STEPS):
+        if watch is not None:
+            watch()
         c = pull(first)
         sizes, length = np.linalg.norm(c, axis=1), np.maximum(np.linalg.norm(first, axis=1), 1e-300)
         rate = float(sizes.max())

@@ -17,6 +17,7 @@ from biasfree.networks import Network
 
 # Lines × neurons up to which the exact flow is the cheaper one, or nearly, on random data of 2 to 20 dimensions.
 _CROSSINGS = 2_000
+_STEPS = 300_000
 
 
 def simulated(
@@ -33,12 +34,12 @@ def simulated(
         data: scalar targets.
         loss: "square" or "logistic".
         progress: as of ``gradient_flow``.
-        options: ``until``, ``save`` and ``stop`` of ``gradient_flow``.
+        options: ``until``, ``save``, ``stop`` and ``max_steps`` of ``gradient_flow``.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C; half a run is none.
     """
-    common: dict[str, Any] = {"loss": loss, "progress": progress, "max_steps": 300_000, **options}
+    common: dict[str, Any] = {"loss": loss, "progress": progress, "max_steps": _STEPS, **options}
     if network.depth == 2 and (network.is_linear or len(lines(data.inputs)) * network.widths[1] <= _CROSSINGS):
         run = gradient_flow(network, data, method="exact", **common)
         if run.status.name not in ("stuck", "inaccurate", "not finite"):
