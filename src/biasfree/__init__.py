@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         gradient_flow,
     )
     from biasfree.inspection import inspect
+    from biasfree.measure import plateaus
     from biasfree.networks import Network
 
 __version__ = "0.1.0"
@@ -54,6 +55,7 @@ _HOME = {
     "gradient_descent": "biasfree.dynamics",
     "gradient_flow": "biasfree.dynamics",
     "inspect": "biasfree.inspection",
+    "plateaus": "biasfree.measure",
 }
 _MODULES = (
     "datasets",
@@ -89,6 +91,7 @@ __all__ = [
     "measure",
     "models",
     "networks",
+    "plateaus",
     "report",
     "studies",
     "theory",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from biasfree import theory
 from biasfree.datasets import Dataset
@@ -66,15 +67,20 @@ def draws(data: Dataset, symmetry: theory.Symmetry, loss: str, rows: int, count:
     """
     if data.samples <= 2 * rows:
         return [Draw(data, levels_of(data, loss))] * count
-    unit = np.arange(data.samples)
-    unit[symmetry.pairs[:, 1]] = symmetry.pairs[:, 0]
     found = []
     for number in range(count):
-        order = np.argsort(np.random.default_rng([17, number]).random(data.samples)[unit], kind="stable")
+        order = shuffled(data.samples, symmetry.pairs, seed=[17, number])
         seen, other = (part(data, np.sort(order[k * rows : (k + 1) * rows])) for k in (0, 1))
         unseen = float(mean_loss(loss, other.inputs @ linear_map, other.targets))
         found.append(Draw(seen, levels_of(seen, loss), (other, Levels(_at_zero(other, loss), unseen))))
     return found
+
+
+def shuffled(samples: int, pairs: Int[np.ndarray, "pairs 2"], seed: Sequence[int]) -> Int[np.ndarray, "samples"]:
+    """All rows in random order, the two of a pair next to each other."""
+    unit = np.arange(samples)
+    unit[pairs[:, 1]] = pairs[:, 0]
+    return np.argsort(np.random.default_rng(seed).random(samples)[unit], kind="stable")
 
 
 def part(data: Dataset, rows: np.ndarray) -> Dataset:
@@ -113,3 +119,12 @@ def standard_error(values: Sequence[float | None]) -> float | None:
 
 def _at_zero(data: Dataset, loss: str) -> float:
     return mean_loss(loss, np.zeros(data.samples), data.targets)
+
+
+def typical_asymmetry(data: Dataset, directions: int = 200) -> float:
+    """Root mean square of ‖B(r)‖/‖β‖ over random directions r, B(r) = ⟨sgn(rᵀx) y x⟩: 0 under Condition 3."""
+    pull: Float[np.ndarray, "samples dim"] = data.targets[:, None] * data.inputs / data.samples
+    drawn = np.random.default_rng(0).normal(size=(directions, data.dim))
+    sizes = np.linalg.norm(np.sign(drawn @ data.inputs.T) @ pull, axis=1)
+    unit = float(np.linalg.norm(data.correlation))
+    return float(np.sqrt(np.mean(sizes**2)) / unit) if unit else float("inf")
