@@ -102,7 +102,13 @@ def accuracy(outputs: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _judged(
-    fit: Linear, weights: np.ndarray, constant: float, intercept: bool, data: Dataset, loss: str, held_out: Dataset | None
+    fit: Linear,
+    weights: np.ndarray,
+    constant: float,
+    intercept: bool,
+    data: Dataset,
+    loss: str,
+    held_out: Dataset | None,
 ) -> Linear:
     theirs = _scikit_learn(data, loss, intercept)
     unseen, right = None, None

@@ -151,7 +151,7 @@ def read_course(course: Course, dataset: Dataset, levels: Levels, loss: str | No
     escape = np.inf if escaped is None else escaped
     sits = int(np.searchsorted(times, SITS * escape))
     read = [_read(times, losses, bent, sits, levels) for bent in bends]
-    count = 1
+    count: int | None = 1
     if any(bend.verdict == "nonlinear" for bend in read):
         found = linear_networks(networks[min(sits, len(times) - 1) :], few) if networks[0].depth == 2 else None
         if found is not None and found > 1:

@@ -140,9 +140,7 @@ def check_of(
 ) -> Check:
     """What was predicted, if anything was, beside what was found."""
     found = (
-        read_course(course, draw.data, draw.levels)
-        if draw.fresh is None
-        else read_course(course, *draw.fresh, loss)
+        read_course(course, draw.data, draw.levels) if draw.fresh is None else read_course(course, *draw.fresh, loss)
     )
     return Check(
         seed,

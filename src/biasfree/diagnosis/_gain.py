@@ -49,7 +49,7 @@ class Gain:
         since, since_intercept: from which flow time on its loss is lower than linear regression's, without an intercept
             by 3 % of the first loss, with one at all; None if never.
         rate: a learning rate at which descent is stable and follows the flow: the largest 1, 2 or 5 × 10ⁿ at or below
-            1/⟨‖∂f/∂W‖²⟩, whose inverse bounds the curvature of the loss where residuals are small; None where not known.
+            1/⟨‖∂f/∂W‖²⟩, whose inverse bounds the curvature of the loss where residuals are small; None if not known.
     """
 
     network: Judged

@@ -39,7 +39,8 @@ class Facts:
 
     Attributes:
         data, loss, levels: what is learned.
-        symmetry, asymmetry: of the data.
+        symmetry, asymmetry: of the data; the latter None where it was looked at on draws only.
+        typical: root mean square of ‖B(r)‖/‖β‖, on each draw.
         baselines: linear regression.
         network: at the end of a course; None where only its function is known.
         verdict, nonlinearity, departure_time: what was found.
@@ -50,6 +51,7 @@ class Facts:
     levels: Levels
     symmetry: theory.Symmetry
     asymmetry: theory.Asymmetry | None
+    typical: list[float]
     baselines: Baselines
     network: Network | None
     verdict: str
@@ -119,7 +121,9 @@ def _target_mean(facts: Facts, linear: bool) -> Reason | None:
     mean = float(facts.data.targets.mean())
     what = f"the target has a mean ({mean:.4g})" if facts.loss == "square" else "the classes are not centred"
     bends = (
-        "; the network does not get there either" if linear else ", and the network bends to make up for the missing bias"
+        "; the network does not get there either"
+        if linear
+        else ", and the network bends to make up for the missing bias"
     )
     return Reason(
         "target mean",
@@ -135,14 +139,16 @@ def _suffices(facts: Facts) -> Reason | None:
         return None
     explained = "every label" if facts.baselines.plain.kind == "max margin" else f"all but {left:.2%} of the loss"
     return Reason(
-        "a linear map suffices", left, f"a linear map suffices: it explains {explained}, so that there is nothing to bend for"
+        "a linear map suffices",
+        left,
+        f"a linear map suffices: it explains {explained}, so that there is nothing to bend for",
     )
 
 
 def _asymmetry(facts: Facts, linear: bool) -> Reason | None:
-    if facts.asymmetry is None or facts.symmetry.holds:
+    if not facts.typical or facts.symmetry.holds:
         return None
-    amount = facts.asymmetry.correlation.typical
+    amount = float(np.mean(facts.typical))
     if not np.isfinite(amount):
         told = "inputs and target are uncorrelated, so that all that is learned comes from the asymmetry of the data"
         return Reason("asymmetry", float("inf"), told)
@@ -162,8 +168,8 @@ def advice(facts: Facts, found: tuple[Reason, ...], gained: Gain | None, init_sc
     if "target mean" in names and facts.loss == "square":
         told.append(
             f"Centre the target (subtract {float(facts.data.targets.mean()):.5g}, and add it to predictions), or add "
-            "a bias to the last layer: what an intercept gains is then had without bending. A column of ones (`with_ones`) "
-            "helps too, though it is not the same as a bias."
+            "a bias to the last layer: what an intercept gains is then had without bending. A column of ones "
+            "(`with_ones`) helps too, though it is not the same as a bias."
         )
     elif "target mean" in names:
         told.append(
@@ -189,7 +195,7 @@ def advice(facts: Facts, found: tuple[Reason, ...], gained: Gain | None, init_sc
         )
     else:
         told.append(
-            "To keep the network linear, symmetrise the data (`Dataset.symmetrised()` adds −x with −y for every sample); "
-            "do not if what is not odd in the target matters to you, for that is what it takes away."
+            "To keep the network linear, symmetrise the data (`Dataset.symmetrised()` adds −x with −y for every "
+            "sample); do not if what is not odd in the target matters to you, for that is what it takes away."
         )
     return tuple(told)

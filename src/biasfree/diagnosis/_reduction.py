@@ -47,9 +47,7 @@ class Reduced:
     groups: tuple[theory.Gathering, ...]
 
 
-def reduced(
-    start: Network, dataset: Dataset, loss: str, watch: Callable[[], None] | None = None
-) -> Reduced | None:
+def reduced(start: Network, dataset: Dataset, loss: str, watch: Callable[[], None] | None = None) -> Reduced | None:
     """The start after its early phase, neurons of one direction joined; None if none grows.
 
     Args:

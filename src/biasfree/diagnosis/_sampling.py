@@ -5,6 +5,7 @@ on rows it has not seen, so that what it fits by chance does not count as a gain
 sampling error: the standard error of the mean over them, which holds the spread of the starts too.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,12 +50,14 @@ def affordable(dim: int, widths: Sequence[int]) -> int:
     (2000, 20000)
     """
     sizes = [dim, *widths, 1]
-    weights = sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+    weights = sum(a * b for a, b in itertools.pairwise(sizes))
     wanted = max(_WORK / weights, _PER_DIMENSION * dim)
     return int(np.clip(wanted, _LEAST, max(_LEAST, _MOST_WORK / weights)) // 1000 * 1000)
 
 
-def draws(data: Dataset, symmetry: theory.Symmetry, loss: str, rows: int, count: int, linear_map: np.ndarray) -> list[Draw]:
+def draws(
+    data: Dataset, symmetry: theory.Symmetry, loss: str, rows: int, count: int, linear_map: np.ndarray
+) -> list[Draw]:
     """One draw for each start.
 
     Args:

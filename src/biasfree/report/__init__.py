@@ -1,5 +1,6 @@
 """What is shown to a person: plots, progress, and the executable paper's page."""
 
+from biasfree.report._animation import animate
 from biasfree.report._answer import PICTURES, answer_html, answer_json, answer_text, draw, write_answer
 from biasfree.report._course_plot import plot_courses
 from biasfree.report._outcomes import Outcome, Request, write_json
@@ -14,6 +15,7 @@ __all__ = [
     "Request",
     "StudyError",
     "Workers",
+    "animate",
     "answer_html",
     "answer_json",
     "answer_text",

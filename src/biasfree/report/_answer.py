@@ -13,7 +13,7 @@ from biasfree import files
 from biasfree.answer import Answer, Picture, Section, Table
 from biasfree.provenance import environment
 from biasfree.report._answer_plots import plot_inspection
-from biasfree.report._course_plot import plot_courses
+from biasfree.report._course_plot import plot_bends, plot_courses
 from biasfree.report._page import _STYLE
 from biasfree.report._plots import STYLE
 
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 ANSWER_FORMATS = (".html", ".json", ".txt")
 # Pictures that answers may ask for, by name: each takes the picture's data as arguments.
-PICTURES: Mapping[str, Callable[..., "Figure"]] = {"courses": plot_courses, "inspection": plot_inspection}
+PICTURES: Mapping[str, Callable[..., "Figure"]] = {
+    "bends": plot_bends,
+    "courses": plot_courses,
+    "inspection": plot_inspection,
+}
 # Rows of a table that a terminal shows.
 _ROWS = 12
 
