@@ -7,9 +7,11 @@ A member has pairs ±x of Gaussian inputs with the odd targets y + 0.3 sin 3y, y
 for sixty times ln(1/γ)/(‖β‖/2), which is about sixty escape times. L₀ is the first loss, L* the linear network's last.
 
 - Escape: the loss is below (L₀ + L*)/2.
-- Not linear: the outputs at ±x are more than 10 % off the nearest linear map (root mean square, relative to the larger
-  of the outputs and the targets), or the loss is below L* by more than 3 % of L₀.
-- linear: never so after 1.5 escape times. linear until: not at 1.5 escape times, but later.
+- Not linear: the outputs at the samples are more than 10 % off the nearest linear map (root mean square, relative to
+  the larger of the outputs and the targets), or the loss is below L* by more than 3 % of L₀. Where samples are no more
+  than dimensions, outputs at ±x stand for those at the samples.
+- linear: never so after 1.5 escape times; or so by the outputs alone, and not any more at the end. linear until: not at
+  1.5 escape times, but later.
 - several linear networks: so at 1.5 escape times, while all neurons of at least 1 % of Σ|w₂|‖w‖ fall into two or more
   classes; in a class, one sign of w₂ and at the end responses to the samples whose cosine is above 0.95; between
   classes cosines below 0.05 at all times from 1.5 escape times on. nonlinear: anything else.
@@ -64,7 +66,9 @@ def measured(data: bf.Dataset, seed: int = 0) -> Measured:
         for network in (start, start.with_slope(1.0))
     )
     first, least = linear.losses[0], linear.losses[-1]
-    both = np.concatenate([data.inputs, -data.inputs])
+    both = data.inputs
+    if np.linalg.matrix_rank(both) == len(both):
+        both = np.concatenate([both, -both])
     networks = relu.networks
     outputs = np.array([np.asarray(network(both)) for network in networks])
     off = outputs - outputs @ np.linalg.pinv(both).T @ both.T
@@ -77,7 +81,8 @@ def measured(data: bf.Dataset, seed: int = 0) -> Measured:
     gone = (bent > 0.1) | (losses < least - 0.03 * first)
     sits = int(np.searchsorted(times, 1.5 * escape))
     largest = float(bent[sits:].max())
-    if not gone[sits:].any():
+    returns = bent[-1] <= 0.1 and not (losses < least - 0.03 * first).any()
+    if returns or not gone[sits:].any():
         return Measured("linear", escape, None, largest)
     if not gone[sits]:
         return Measured("linear until", escape, times[sits + np.argmax(gone[sits:])], largest)

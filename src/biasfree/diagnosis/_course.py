@@ -13,13 +13,15 @@ With L₀ the loss at f = 0 and L* the least of any linear map,
 - it **sits at the linear solution** if it is linear at 1.5 escape times. What it does in passing before that is told
   and does not count: neurons of w₂ > 0 and of w₂ < 0 escape for themselves, hardly ever at exactly the same time.
 
-Sitting for ever is "linear"; sitting first and leaving later is "linear until". A network that does not sit is
+Sitting for ever is "linear". So is a bend that goes away again: outputs that are linear at the end of the course, with
+a loss that was never below L* by more than 3 % of L₀; it is told too, with the time at which it was over. Sitting first
+and leaving later is "linear until". A network that does not sit is
 "several linear networks" if from 1.5 escape times on its neurons form groups that respond to other samples than each
 other, overlapping by less than 5 %, and "nonlinear" else.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -75,8 +77,9 @@ class Bend:
         departure_time: when it stops being linear; None if not within the course.
         nonlinearity: of the outputs, at its largest while the linear solution is sat at; of the whole course if it is
             not.
-        passing: the same before 1.5 escape times.
+        passing: the same before that.
         last: the same at the end of the course.
+        settled_time: when a bend above 10 % that went away again was over; None if there was none.
     """
 
     verdict: str
@@ -84,6 +87,7 @@ class Bend:
     nonlinearity: float
     passing: float
     last: float
+    settled_time: float | None = None
 
 
 STRAIGHT = Bend("linear", None, 0.0, 0.0, 0.0)
@@ -168,6 +172,9 @@ def _read(times: np.ndarray, losses: np.ndarray, bent: np.ndarray, sits: int, le
     in_passing, last = float(bent[before].max()), float(bent[-1])
     if left is None:
         return Bend("linear", None, float(bent[after].max()), in_passing, last)
+    if last <= LINEAR and not (losses < levels.left).any():
+        over = int(np.flatnonzero(bent > LINEAR)[-1]) + 1
+        return Bend("linear", None, float(bent[over:].max()), float(bent[:over].max()), last, float(times[over]))
     if left > times[after][0]:
         sat = bent[after][times[after] < left]
         return Bend("linear until", left, float(sat.max()), in_passing, last)
@@ -176,7 +183,7 @@ def _read(times: np.ndarray, losses: np.ndarray, bent: np.ndarray, sits: int, le
 
 
 def _renamed(bend: Bend) -> Bend:
-    return Bend("several linear networks", bend.departure_time, bend.nonlinearity, bend.passing, bend.last)
+    return replace(bend, verdict="several linear networks")
 
 
 def nonlinearity(

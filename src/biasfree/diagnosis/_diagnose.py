@@ -236,6 +236,7 @@ def _answer(
         data, asked.loss, _course.Levels(first, found.linear.plain.loss), found.symmetry, found.asymmetry,
         found.typical, found.linear, _network(found, lead), verdict,
         max((f.nonlinearity for f in forecasts), default=0.0), departure,
+        0.0 if gained is None else gained.over_linear,
     )  # fmt: skip
     why = reasons(facts) if lead is not None else ()
     if not np.any(np.abs(data.correlation) > 1e-12 * np.sqrt(np.mean(data.targets**2))):

@@ -143,7 +143,9 @@ class Diagnosis(Answer):
             told += (
                 f" (not as a function: at mirror images −x, which these data lack, it bends by {float(function):.0%})"
             )
-        return told + (f"; in passing, while it escapes, it bends by up to {passing:.0%}" if passing >= 0.01 else "")
+        settled = lead.reading.decides.settled_time
+        while_what = "while it escapes" if settled is None else f"until t ≈ {settled:.3g}"
+        return told + (f"; in passing, {while_what}, it bends by up to {passing:.0%}" if passing >= 0.01 else "")
 
     @property
     def network_name(self) -> str:

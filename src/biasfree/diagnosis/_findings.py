@@ -129,6 +129,8 @@ def checked(
     until = _LONG * escape
     if predicted.departure_time is not None:
         until = max(until, min(1.3 * predicted.departure_time, 100 * escape))
+    settled = [bend.settled_time or 0.0 for bend in (predicted.reading.on_samples, predicted.reading.as_function)]
+    until = max(until, min(1.3 * max(settled), 100 * escape))
     options: dict[str, Any] = {"until": until, "save": looks(0.5 * _LONG * escape, until)}
     run = simulated(start, draw.data, loss, part(progress, 0, 0.8), **options)
     linear = simulated(start.with_slope(1.0), draw.data, loss, part(progress, 0.8, 1), **options)

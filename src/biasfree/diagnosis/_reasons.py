@@ -16,6 +16,8 @@ from biasfree.networks import Network
 ONE_SIDED = 0.99
 # A neuron switches if it is active on more than this share of the samples, and inactive on as many.
 _SWITCHES = 0.01
+# A missing intercept explains a gain if an intercept alone makes this share of it.
+_MOSTLY = 0.8
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Facts:
         baselines: linear regression.
         network: at the end of a course; None where only its function is known.
         verdict, nonlinearity, departure_time: what was found.
+        over_linear: what the network gains over linear regression without intercept.
     """
 
     data: Dataset
@@ -57,18 +60,18 @@ class Facts:
     verdict: str
     nonlinearity: float
     departure_time: float | None
+    over_linear: float = 0.0
 
 
 def reasons(facts: Facts) -> tuple[Reason, ...]:
     """All that apply, the one that explains most first."""
-    linear = facts.verdict in ("linear", "linear until")
-    found = [
-        _even(facts),
-        _half_space(facts) if linear else None,
-        _target_mean(facts, linear),
-        _suffices(facts) if linear else None,
-        _asymmetry(facts, linear),
-    ]
+    if facts.verdict in ("linear", "linear until"):
+        found = [_even(facts), _half_space(facts), _suffices(facts), _asymmetry(facts, True), _target_mean(facts, True)]
+    else:
+        found = [_target_mean(facts, False), _asymmetry(facts, False)]
+        # What the network gains beyond an intercept is not due to the missing one.
+        if facts.baselines.gap < _MOSTLY * facts.over_linear:
+            found.reverse()
     return tuple(reason for reason in found if reason is not None)
 
 
