@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import biasfree as bf
 from biasfree import cli
-from biasfree.diagnosis._baselines import fitted as linear_fit
+from biasfree.diagnosis._baselines import least_squares
 from biasfree.diagnosis._treatment import treat
 from tests.models.test_broken_models import npy, npz
 
@@ -258,4 +258,4 @@ def test_standardising_is_what_it_says() -> None:
     treated = treat(bf.Dataset(inputs, targets), "square", standardise=True).dataset
     np.testing.assert_allclose(treated.inputs, (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), atol=1e-14)
     fitted = LinearRegression().fit(inputs, targets).predict(inputs)
-    assert linear_fit(treated, "square").loss == pytest.approx(0.5 * np.mean((targets - fitted) ** 2), rel=1e-12)
+    assert least_squares(treated, ones=False).loss == pytest.approx(0.5 * np.mean((targets - fitted) ** 2), rel=1e-12)

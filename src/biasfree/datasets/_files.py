@@ -104,8 +104,8 @@ def _read(source: Source, asked: _Asked) -> Dataset:
         table = _columns(arrays, source)
     else:
         table = read_text(source, asked.sep, asked.decimal) if suffix in _TEXT else _parquet(source)
-    made = from_table(table, asked.target, asked.drop, asked.categories, source.name, origin)
-    return Dataset(made.inputs, made.targets, source.stem, made.origin)
+    made = from_table(table, asked.target, asked.drop, asked.categories, source.name, origin, source.stem)
+    return made
 
 
 def _from_arrays(arrays: dict[str, np.ndarray], asked: _Asked, source: Source, origin: dict[str, Any]) -> Dataset:

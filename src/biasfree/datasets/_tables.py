@@ -29,6 +29,7 @@ def from_table(
     categories: str | None = None,
     name: str = "table",
     origin: dict[str, Any] | None = None,
+    called: str | None = None,
 ) -> Dataset:
     """A data set from a table with one sample per row.
 
@@ -37,8 +38,9 @@ def from_table(
         target: the column to predict, or several for several outputs; by default the one called ``target``.
         drop: columns to leave out.
         categories: "onehot" turns every column of words into one column of 0 and 1 per word; refused without.
-        name: of the data set.
+        name: of the table, in messages.
         origin: where it comes from.
+        called: the data set's name; the table's by default.
 
     Raises:
         ValueError: a missing or repeated column, entries that are no finite numbers.
@@ -75,7 +77,7 @@ def from_table(
     }
     values = table[targets].to_numpy(dtype=np.float64)
     # Sample by sample in memory, as all that follows reads them.
-    return Dataset(np.ascontiguousarray(inputs.to_numpy(dtype=np.float64)), values, name, told)
+    return Dataset(np.ascontiguousarray(inputs.to_numpy(dtype=np.float64)), values, called or name, told)
 
 
 def as_dataset(

@@ -43,6 +43,8 @@ SITS = 1.5
 APART = 0.05
 # Neurons of less than this share of all |w₂|‖w‖ belong to no group.
 _SHARE, _LOOKED_AT = 0.01, 2000
+# By how much of the first loss the loss on unseen samples may rise again.
+_OVERFITTED = 0.005
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,9 @@ class Reading:
         count: of linear networks, None where groups overlap.
         bends: nonlinearity on the samples and as a function at each saved time; shape (2, times).
         losses: at each saved time, on the data it was read on.
+
+    A course that is judged on samples it was not trained on ends where it does best there: what a few thousand rows
+    are overfitted to later says nothing of all rows. ``bends`` and ``losses`` are then the shorter ones.
     """
 
     escape_time: float
@@ -151,6 +156,9 @@ def read_course(course: Course, dataset: Dataset, levels: Levels, loss: str | No
     if loss is not None:
         here = outputs[:, : few.samples]
         losses = np.array([_point_losses.value(loss, f, few.targets).mean() for f in here])
+        best = int(np.argmin(losses)) + 1
+        if losses[-1] > losses[best - 1] + _OVERFITTED * levels.first:
+            times, networks, losses, bends = times[:best], networks[:best], losses[:best], bends[:, :best]
     escaped = passing(times, -losses, -levels.gained)
     escape = np.inf if escaped is None else escaped
     sits = int(np.searchsorted(times, SITS * escape))

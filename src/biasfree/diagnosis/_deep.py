@@ -104,7 +104,7 @@ def deep_check(
     check = check_of(seed, predicted, draw, loss, course, run, linear)
     if predicted is not None:
         return check, predicted
-    return check, Forecast("simulation", check.reading, times, losses, run.final)
+    return check, Forecast("simulation", check.reading, check.times, check.losses, check.course.networks[-1])
 
 
 def soonest(start: Network, data: Dataset, loss: str) -> float:

@@ -19,7 +19,8 @@ from biasfree.diagnosis._reduction import reduced
 from biasfree.diagnosis._simulation import simulated
 from biasfree.networks import Network
 
-_HORIZON, _SAVED = 60.0, 300
+# How far to look, in escape times: on all samples, and on some of many.
+_HORIZON, _SHORT, _SAVED = 60.0, 20.0, 300
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _reduced(
     if few is None:
         return Forecast("reduced network", straight(np.inf, count=0), np.zeros(0), np.zeros(0))
     scale = max(theory.escape_time(min(start_norm(start), 0.5), few.rate), few.time)
-    end = _HORIZON * scale
+    end = (_HORIZON if fresh is None else _SHORT) * scale
     told = None if watch is None else lambda progress: watch()
     run = simulated(few.network, dataset, loss, told, until=end, save=looks(0.1 * end, end))
     course = Course(few.time + run.times, run.losses, run.networks)
@@ -152,9 +153,9 @@ def _reduced(
     return Forecast(
         "reduced network",
         replace(found, bends=np.concatenate([first, found.bends], axis=1)),
-        np.concatenate([[0.0], few.time + run.times]),
+        np.concatenate([[0.0], few.time + run.times[: len(found.losses)]]),
         np.concatenate([[levels.first if fresh is None else fresh[1].first], found.losses]),
-        run.final,
+        run.networks[len(found.losses) - 1],
         stairs,
         few.groups,
     )

@@ -10,6 +10,7 @@ from biasfree.datasets import Dataset
 from biasfree.diagnosis._baselines import Baselines
 from biasfree.diagnosis._course import BELOW, LINEAR, Levels
 from biasfree.diagnosis._gain import Gain
+from biasfree.diagnosis._sampling import standard_error
 from biasfree.networks import Network
 
 # Inputs lie in one half-space if this share of them is on the side of their mean.
@@ -155,8 +156,10 @@ def _asymmetry(facts: Facts, linear: bool) -> Reason | None:
     if not np.isfinite(amount):
         told = "inputs and target are uncorrelated, so that all that is learned comes from the asymmetry of the data"
         return Reason("asymmetry", float("inf"), told)
+    error = standard_error(facts.typical)
+    about = "" if error is None else f" ± {error:.1g}"
     told = (
-        f"an asymmetry of {amount:.2g}: the pull on a neuron changes by this share (root mean square over its "
+        f"an asymmetry of {amount:.2g}{about}: the pull on a neuron changes by this share (root mean square over its "
         "directions) with the half of the samples that it sees"
     )
     if linear:

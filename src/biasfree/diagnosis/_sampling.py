@@ -47,12 +47,12 @@ def affordable(dim: int, widths: Sequence[int]) -> int:
         widths: of the hidden layers.
 
     >>> affordable(20, [100]), affordable(2, [100])
-    (2000, 20000)
+    (1500, 13000)
     """
     sizes = [dim, *widths, 1]
     weights = sum(a * b for a, b in itertools.pairwise(sizes))
     wanted = max(_WORK / weights, _PER_DIMENSION * dim)
-    return int(np.clip(wanted, _LEAST, max(_LEAST, _MOST_WORK / weights)) // 1000 * 1000)
+    return int(np.clip(wanted, _LEAST, max(_LEAST, _MOST_WORK / weights)) // 500 * 500)
 
 
 def draws(

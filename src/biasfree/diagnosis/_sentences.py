@@ -152,8 +152,14 @@ def _when(found: "Diagnosis") -> list[str]:
     if first.stairs is not None:
         told.append(str(first.stairs))
     told += _waits(found)
+    if found.sampling is not None:
+        told.append(
+            f"each of {found.sampling.draws} draws of {found.sampling.rows:,} rows was followed until it does best on "
+            f"as many other rows, to t ≈ {first.until:.3g} or so; what comes later on all {found.dataset.samples:,} "
+            "rows is not told. Errors (±) are standard errors over the draws"
+        )
     if found.verdict == "linear" and first.how == "reduced network":
-        told.append(f"looked ahead to t ≈ {first.until:.3g}, some sixty escape times; what comes later is not told")
+        told.append(f"looked ahead to t ≈ {first.until:.3g}; what comes later is not told")
     return told
 
 

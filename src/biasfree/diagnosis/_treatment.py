@@ -65,7 +65,8 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float
         notes.extend(_on_targets(targets))
     if not inputs.any():
         raise ValueError("all inputs are zero: a network without biases gives 0 on every sample.")
-    labelled = Dataset(inputs, targets, dataset.name, {**dataset.origin, "standardised": standardise})
+    # Large tables are not copied where nothing changes.
+    labelled = dataset if targets is dataset.targets else Dataset(inputs, targets, dataset.name, dataset.origin)
     kept, held = _split(labelled, holdout, notes)
     inputs, aside = kept.inputs, None if held is None else held.inputs
     if standardise:
@@ -79,7 +80,9 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float
             "changes which samples are opposite to each other, and so the answer below, which is about the "
             "standardised data."
         )
-    treated = Dataset(inputs, kept.targets, kept.name, kept.origin)
+    treated = kept
+    if standardise:
+        treated = Dataset(inputs, kept.targets, kept.name, {**kept.origin, "standardised": True})
     other = None if held is None or aside is None else Dataset(aside, held.targets, held.name, held.origin)
     return Treated(treated, other, (*notes, *_remarks(treated, standardise)))
 
