@@ -15,9 +15,21 @@ else:
     os.environ["JAX_ENABLE_X64"] = "1"
 
 if TYPE_CHECKING:
-    from biasfree import answers, datasets, lines, losses, measure, networks, report, studies, theory
-    from biasfree.answers import diagnose, inspect
+    from biasfree import (
+        datasets,
+        diagnosis,
+        inspection,
+        lines,
+        losses,
+        measure,
+        models,
+        networks,
+        report,
+        studies,
+        theory,
+    )
     from biasfree.datasets import Dataset
+    from biasfree.diagnosis import diagnose
     from biasfree.dynamics import (
         DescentGap,
         Stop,
@@ -26,6 +38,8 @@ if TYPE_CHECKING:
         gradient_descent,
         gradient_flow,
     )
+    from biasfree.inspection import inspect
+    from biasfree.measure import plateaus
     from biasfree.networks import Network
 
 __version__ = "0.1.0"
@@ -37,12 +51,26 @@ _HOME = {
     "Stop": "biasfree.dynamics",
     "Trajectory": "biasfree.dynamics",
     "descent_gap": "biasfree.dynamics",
-    "diagnose": "biasfree.answers",
+    "diagnose": "biasfree.diagnosis",
     "gradient_descent": "biasfree.dynamics",
     "gradient_flow": "biasfree.dynamics",
-    "inspect": "biasfree.answers",
+    "inspect": "biasfree.inspection",
+    "plateaus": "biasfree.measure",
 }
-_MODULES = ("answers", "datasets", "dynamics", "lines", "losses", "measure", "networks", "report", "studies", "theory")
+_MODULES = (
+    "datasets",
+    "diagnosis",
+    "dynamics",
+    "inspection",
+    "lines",
+    "losses",
+    "measure",
+    "models",
+    "networks",
+    "report",
+    "studies",
+    "theory",
+)
 
 __all__ = [
     "Dataset",
@@ -50,17 +78,20 @@ __all__ = [
     "Network",
     "Stop",
     "Trajectory",
-    "answers",
     "datasets",
     "descent_gap",
     "diagnose",
+    "diagnosis",
     "gradient_descent",
     "gradient_flow",
     "inspect",
+    "inspection",
     "lines",
     "losses",
     "measure",
+    "models",
     "networks",
+    "plateaus",
     "report",
     "studies",
     "theory",

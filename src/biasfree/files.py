@@ -23,6 +23,17 @@ def writable(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
     return target
 
 
+def folder(path: str | os.PathLike[str]) -> Path:
+    """Return ``path`` if it is a folder or one can be made there, else raise ValueError."""
+    target = Path(path)
+    nearest = next(place for place in (target, *target.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"cannot make the folder {target}: {nearest} is a file. Choose another place.")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ValueError(f"cannot write to {nearest}: permission denied. Choose another place.")
+    return target
+
+
 def readable(path: str | os.PathLike[str]) -> Path:
     """Return ``path`` if it names a file, else raise ValueError."""
     source = Path(path)

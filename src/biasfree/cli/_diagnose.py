@@ -1,83 +1,109 @@
 """``biasfree diagnose``: the title's question for the user's own data."""
 
-import json
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from biasfree.cli._simulate import load_dataset
-
 
 class Loss(StrEnum):
-    """The losses whose course is foretold."""
+    """The losses whose course is predicted."""
 
     square = "square"
     logistic = "logistic"
 
 
+class Categories(StrEnum):
+    """What may be done to columns of words."""
+
+    onehot = "onehot"
+
+
 def diagnose(
-    data: Annotated[str, typer.Argument(help="A CSV, Parquet or NPZ file, or a built-in data set (try six-points).")],
-    target: Annotated[str | None, typer.Option(help="Column of the file to predict.")] = None,
+    data: Annotated[
+        str,
+        typer.Argument(help="A CSV, TSV (or either .gz), Parquet or NPZ file, or a built-in data set (six-points)."),
+    ],
+    target: Annotated[
+        list[str] | None, typer.Option(help="Column of the file to predict; several times for several outputs.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; several times for several.")] = None,
+    sep: Annotated[
+        str | None, typer.Option(help="What separates entries of a text file; found out by default.")
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help=". or , in numbers of a text file; found out by default.")] = None,
+    categories: Annotated[
+        Categories | None, typer.Option(help="onehot: columns of words become columns of 0 and 1.")
+    ] = None,
     loss: Annotated[Loss, typer.Option(help="square, or logistic for two classes.")] = Loss.square,
     slope: Annotated[float, typer.Option(help="0 is ReLU, 1 linear, between them leaky ReLU.")] = 0.0,
     width: Annotated[int, typer.Option(help="Hidden neurons.")] = 100,
-    depth: Annotated[int, typer.Option(help="Weight layers; foretold for 2, mostly measured for more.")] = 2,
+    depth: Annotated[int, typer.Option(help="Weight layers; predicted for 2, mostly measured for more.")] = 2,
     init_scale: Annotated[float, typer.Option(help="Norm of each layer at the start.")] = 1e-3,
     seeds: Annotated[int, typer.Option(help="Number of starts to look at.")] = 3,
     standardise: Annotated[
         bool, typer.Option("--standardise", help="Centre and scale the inputs first; moves the origin.")
     ] = False,
-    no_simulate: Annotated[bool, typer.Option("--no-simulate", help="Foretell only, do not check.")] = False,
+    holdout: Annotated[float, typer.Option(help="Share of the samples to judge on that nothing is fitted to.")] = 0.0,
+    budget: Annotated[float | None, typer.Option(help="Seconds after which what is finished is the answer.")] = None,
+    no_simulate: Annotated[bool, typer.Option("--no-simulate", help="Predict only, do not check.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers to this JSON file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a self-contained page.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the learning curves to this .png, .pdf or .svg.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress line.")] = False,
+    animate: Annotated[Path | None, typer.Option(help="Write the first simulation as a .gif or .mp4.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Will a bias-free network be effectively linear on this data, until when, and what can it never learn?"""
-    from biasfree import answers, files, report
-    from biasfree.report import _plots
-    from biasfree.report._answer_page import Section, write_answer_page
+    """Will a bias-free network be effectively linear on this data, until when, and what does it gain?"""
+    from biasfree import diagnosis, files, report
+    from biasfree.report import _animation, _plots
     from biasfree.report._answer_progress import answer_progress
 
     if quiet:
         os.environ["BIASFREE_QUIET"] = "1"
-    for path, endings in ((json_file, (".json",)), (html, (".html",)), (plot, _plots.FORMATS)):
+    # Everything that can be wrong is found out before the work starts.
+    outputs = (
+        (json_file, (".json",)), (html, (".html",)), (plot, _plots.FORMATS), (animate, _animation.FORMATS)
+    )  # fmt: skip
+    for path, endings in outputs:
         if path is not None:
             files.writable(path, endings)
-    dataset = load_dataset(data, target, 0)
+    if animate is not None and no_simulate:
+        raise ValueError("--animate shows a simulation. Leave --no-simulate out.")
+    table: dict[str, Any] = {
+        "target": target or None, "drop": drop or (), "sep": sep, "decimal": decimal,
+        "categories": None if categories is None else categories.value,
+    }  # fmt: skip
     try:
         with answer_progress(quiet) as progress:
-            found = answers.diagnose(
-                dataset, loss.value, slope, width, depth, init_scale, seeds,
-                simulate=not no_simulate, standardise=standardise, progress=progress,
+            found = diagnosis.diagnose(
+                _source(data, table), loss.value, slope, width, depth, init_scale, seeds, holdout=holdout,
+                budget=budget, simulate=not no_simulate, standardise=standardise, progress=progress, **table,
             )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo("interrupted before there was an answer.", err=True)
         raise typer.Exit(130) from None
-    if json_file is not None:
-        with files.written_whole(json_file) as draft:
-            text = json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
-            Path(draft).write_text(text + "\n", encoding="utf-8")
+    for path in filter(None, (json_file, html)):
+        found.save(path)
     if plot is not None:
         report.save_figure(found.plot(), plot)
-    if html is not None:
-        told = found.sections()
-        caption = "Loss against flow time: simulated networks, their linear twins, and what was foretold"
-        heads, rows = found.table()
-        sections = [Section(title, sentences) for title, sentences in told.items()]
-        sections.insert(2, Section("The learning curve", figure=found.plot(), caption=caption))
-        if rows:
-            at = next(i for i, section in enumerate(sections) if section.heading == "The check")
-            said = [sentence for sentence in told["The check"] if not sentence.startswith("seed ")]
-            sections[at] = Section("The check", said, heads, rows)
-        settings = {name: str(value) for name, value in found.settings.items()}
-        verdict = found.headline if found.contradiction is None else f"{found.headline}. {found.contradiction}"
-        write_answer_page(html, f"Is a bias-free network linear on {dataset.name}?", verdict, sections, settings)
+    if animate is not None and found.trajectory is not None:
+        report.animate(found.trajectory, animate)
     typer.echo(str(found))
-    for path in filter(None, (json_file, html, plot)):
-        typer.echo(f"wrote {path}")
+    for path in filter(None, (json_file, html, plot, animate)):
+        typer.echo(f"wrote {path}" if path.exists() else f"did not write {path}: no simulation was finished")
     if found.interrupted:
         raise typer.Exit(130)
+
+
+def _source(data: str, table: dict[str, Any]) -> Any:
+    """A path, or a built-in data set by its name."""
+    from biasfree import datasets
+
+    if Path(data).suffix or Path(data).exists():
+        return data
+    asked = [name for name, value in table.items() if value]
+    if asked:
+        raise ValueError(f"--{asked[0]} is for tables in files, but {data} is a built-in data set.")
+    return datasets.builtin(data, seed=0)

@@ -50,8 +50,7 @@ def reproduce(
     # Everything that can be wrong is found out before the work starts.
     if json_file is not None:
         files.writable(json_file, (".json",))
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out must name a folder, but {out} is a file.")
+    files.folder(out)
     request = report.Request(checks.count(seed, "seed", least=0), quick, protocol.value)
     count = checks.count(os.cpu_count() or 1 if jobs is None else jobs, "jobs")
 

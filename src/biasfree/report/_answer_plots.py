@@ -9,7 +9,7 @@ from biasfree.report._plots import COLOURS, STYLE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from biasfree.answers import Inspection
+    from biasfree.inspection import Inspection
 
 
 def plot_inspection(found: "Inspection") -> "Figure":

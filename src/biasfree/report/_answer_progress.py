@@ -1,14 +1,18 @@
-"""Progress of an answer: one line on the terminal, gone when it is there."""
+"""Progress of an answer: a line on the terminal that is gone in the end, or lines as things begin."""
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+_EVERY = 30.0
 
 
 @contextmanager
 def answer_progress(quiet: bool = False) -> Iterator[Callable[[str, float], None] | None]:
-    """Give a callback (what is being done, share done) that draws a line on standard error; None if not wanted.
+    """Give a callback (what is being done, share done) that tells about it on standard error; None when quiet.
 
-    It is not wanted when quiet, or when standard error is no terminal.
+    On a terminal it draws a bar. Elsewhere it writes a line whenever something new begins, and every half a minute.
 
     >>> with answer_progress(quiet=True) as callback:
     ...     print(callback)
@@ -18,10 +22,27 @@ def answer_progress(quiet: bool = False) -> Iterator[Callable[[str, float], None
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet:
         yield None
+        return
+    if not console.is_terminal:
+        yield _lines()
         return
     columns = (TextColumn("[progress.description]{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("reading", total=1.0)
         yield lambda what, share: bar.update(task, description=what, completed=share)
+
+
+def _lines() -> Callable[[str, float], None]:
+    begun = told = time.monotonic()
+    last = ""
+
+    def tell(what: str, share: float) -> None:
+        nonlocal told, last
+        now = time.monotonic()
+        if what != last or now - told >= _EVERY:
+            print(f"biasfree: {what} ({share:.0%}, {now - begun:.0f} s)", file=sys.stderr, flush=True)
+            told, last = now, what
+
+    return tell

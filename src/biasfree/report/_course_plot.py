@@ -1,4 +1,4 @@
-"""The learning curve of a diagnosis: foretold, simulated, and the levels that matter."""
+"""The learning curve of a diagnosis and how its outputs bend: predicted, simulated, and the levels that matter."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 def plot_courses(
     simulated: Sequence[tuple[Any, Any, Any, Any]],
-    foretold: Sequence[tuple[Any, Any]],
+    predicted: Sequence[tuple[Any, Any]],
     levels: Mapping[str, float],
     departure: float | None,
     loss: str,
 ) -> "Figure":
-    """Loss against flow time of several starts, ReLU and linear twin, with what was foretold laid over them.
+    """Loss against flow time of several starts, ReLU and linear twin, with the prediction laid over them.
 
     Args:
         simulated: (times, losses, and both of the linear twin) of each start.
-        foretold: (times, losses) of each start.
+        predicted: (times, losses) of each start.
         levels: name → loss, drawn as horizontal lines.
         departure: a time to mark, if there is one.
         loss: the name of the loss.
@@ -34,9 +34,9 @@ def plot_courses(
         for k, (times, values, twin_times, twin) in enumerate(simulated):
             axes.plot(times, values, color=COLOURS[5], linewidth=3.0, label=None if k else "ReLU, simulated")
             axes.plot(twin_times, twin, color=COLOURS[1], linewidth=1.0, label=None if k else "linear twin, simulated")
-        drawn = [pair for pair in foretold if len(pair[0])]
+        drawn = [pair for pair in predicted if len(pair[0])]
         for k, (times, values) in enumerate(drawn):
-            axes.plot(times, values, "--", color="black", linewidth=0.9, label=None if k else "foretold")
+            axes.plot(times, values, "--", color="black", linewidth=0.9, label=None if k else "predicted")
         if departure is not None:
             axes.axvline(departure, color=COLOURS[2], linewidth=0.8, linestyle=":", label="leaves the linear solution")
         ends = [float(course[0][-1]) for course in (simulated or drawn)]
@@ -54,6 +54,45 @@ def plot_courses(
                 va="bottom",
                 fontsize=6.5,
             )
+        axes.legend(fontsize=6.5)
+    return figure
+
+
+def plot_bends(
+    simulated: Sequence[tuple[Any, Any, Any]],
+    predicted: Sequence[tuple[Any, Any, Any]],
+    threshold: float,
+    departure: float | None,
+) -> "Figure":
+    """How far outputs are from linear over time, on the samples and as a function.
+
+    Args:
+        simulated, predicted: (times, bend on the samples, bend as a function) of each start.
+        threshold: above it outputs do not count as linear.
+        departure: a time to mark, if there is one.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(layout="constrained")
+        axes = figure.subplots()
+        for k, (times, samples, function) in enumerate(simulated):
+            axes.plot(times, samples, color=COLOURS[5], linewidth=3.0, label=None if k else "on the samples, simulated")
+            axes.plot(times, function, color=COLOURS[4], linewidth=1.6, label=None if k else "as a function, simulated")
+        for k, (times, samples, function) in enumerate(predicted):
+            axes.plot(
+                times, samples, "--", color="black", linewidth=0.9, label=None if k else "on the samples, predicted"
+            )
+            axes.plot(
+                times, function, ":", color="black", linewidth=0.9, label=None if k else "as a function, predicted"
+            )
+        axes.axhline(threshold, color="grey", linewidth=0.6)
+        if departure is not None:
+            axes.axvline(departure, color=COLOURS[2], linewidth=0.8, linestyle=":", label="leaves the linear solution")
+        ends = [float(course[0][-1]) for course in (simulated or predicted)]
+        axes.set(xlabel="flow time $t$", ylabel="bend of the outputs", xlim=(0, max(ends, default=1.0)))
+        axes.set_ylim(bottom=0)
         axes.legend(fontsize=6.5)
     return figure
 

@@ -1,0 +1,322 @@
+"""The title's question for the user's own data: will a bias-free ReLU network be effectively linear on it?"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from biasfree import checks, theory
+from biasfree.datasets import Dataset, as_dataset
+from biasfree.diagnosis import _course, _forecast
+from biasfree.diagnosis._baselines import MOST_LABELS, Baselines, baselines
+from biasfree.diagnosis._deep import deep_check, deep_forecast, soonest
+from biasfree.diagnosis._diagnosis import Diagnosis, Sampling
+from biasfree.diagnosis._findings import Check, Floor, checked, floor_of
+from biasfree.diagnosis._forecast import Forecast
+from biasfree.diagnosis._gain import Gain, gain, judged, stable_rate
+from biasfree.diagnosis._reasons import Facts, advice, reasons
+from biasfree.diagnosis._sampling import (
+    LEAST_DRAWS,
+    Draw,
+    affordable,
+    draws,
+    mean_loss,
+    part,
+    standard_error,
+    typical_asymmetry,
+)
+from biasfree.diagnosis._treatment import Treated, treat
+from biasfree.diagnosis._watch import Watch
+from biasfree.networks import Network
+
+# Rows up to which the least losses are found on all of them.
+_MOST_ON_LINES = 200_000
+
+
+class _Asked(NamedTuple):
+    """What is asked of the network."""
+
+    loss: str
+    slope: float
+    width: int
+    depth: int
+    init_scale: float
+    seeds: int
+    simulate: bool
+
+
+@dataclass
+class _Found:
+    """What is finished so far; Ctrl-C or a spent budget leaves the rest as it is."""
+
+    symmetry: theory.Symmetry
+    linear: Baselines
+    draws: list[Draw]
+    floor: Floor | None = None
+    asymmetry: theory.Asymmetry | None = None
+    typical: list[float] = field(default_factory=list)
+    forecasts: list[Forecast] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+
+def diagnose(
+    data: Any,
+    loss: str = "square",
+    slope: float = 0.0,
+    width: int = 100,
+    depth: int = 2,
+    init_scale: float = 1e-3,
+    seeds: int = 3,
+    *,
+    target: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] = (),
+    sep: str | None = None,
+    decimal: str | None = None,
+    categories: str | None = None,
+    standardise: bool = False,
+    holdout: float = 0.0,
+    simulate: bool = True,
+    budget: float | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Diagnosis:
+    """Will a bias-free network be effectively linear on this data, why, until when, and what does it gain?
+
+    Two layers are predicted by theory and then checked. Of deeper networks theory speaks where Condition 3 holds and a
+    linear map fits the target; elsewhere the simulation is the answer. Ctrl-C and a spent budget keep what is finished.
+
+    Args:
+        data: a ``Dataset``, a DataFrame, a path, a pair (inputs, targets), or an array whose last column is the target.
+        loss: "square", or "logistic" for two classes (any two numbers).
+        slope: α in [0, 1]; 0 is ReLU.
+        width: of each hidden layer.
+        depth: number of weight layers, at least 2.
+        init_scale: norm of each layer at the start.
+        seeds: number of starts.
+        target: the column to predict, of a table.
+        drop: columns to leave out, of a table.
+        sep, decimal: of a text file; found out by default.
+        categories: "onehot" turns columns of words into columns of 0 and 1.
+        standardise: centre and scale the inputs first; changes the symmetry, and so the answer.
+        holdout: share of the samples to judge on that nothing is fitted to.
+        simulate: whether to check the prediction by simulating every start and its linear twin.
+        budget: seconds after which no more is begun, and what is finished is the answer.
+        progress: called with what is being done and the share of the work that is done.
+
+    Raises:
+        ValueError: bad data, labels of more than two kinds, arguments out of range, a deep network that no
+            theory speaks of without a simulation.
+
+    >>> from biasfree import datasets
+    >>> diagnose(datasets.symmetric_gaussian(dim=3, pairs=20, seed=0), seeds=1, simulate=False).verdict
+    'linear'
+    """
+    watch = Watch(budget, progress)
+    checks.one_of(loss, ("square", "logistic"), "loss")
+    asked = _Asked(
+        loss, checks.slope(slope), checks.count(width, "width"), checks.count(depth, "depth", least=2),
+        checks.positive(init_scale, "init_scale"), checks.count(seeds, "seeds"), simulate,
+    )  # fmt: skip
+    dataset = as_dataset(data, target, drop, sep=sep, decimal=decimal, categories=categories)
+    treated = treat(dataset, loss, standardise, holdout)
+    found, stopped = _begun(asked, treated, watch), None
+    starts = [
+        Network.init([found.draws[0].data.dim, *[asked.width] * (depth - 1), 1], asked.slope, init_scale, seed)
+        for seed in range(asked.seeds)
+    ]
+    notes = list(treated.notes)
+    try:
+        _structure(asked, treated.dataset, found, watch)
+        if depth == 2:
+            _two_layers(asked, treated.dataset, starts, found, watch)
+        else:
+            notes.append(_deep(asked, starts, found, watch))
+    except KeyboardInterrupt:
+        stopped = "budget" if watch.expired else "interrupted"
+    settings = {
+        **asked._asdict(), "standardise": standardise, "holdout": holdout, "budget": budget,
+        "rows followed": found.draws[0].data.samples,
+    }  # fmt: skip
+    return _answer(asked, treated, found, tuple(notes), settings, stopped)
+
+
+def _begun(asked: _Asked, treated: Treated, watch: Watch) -> _Found:
+    """The symmetry, linear regression, and the rows that courses are followed on."""
+    data = treated.dataset
+    watch.tell("symmetry and linear regression", 0.0)
+    symmetry = theory.symmetry(data)
+    fits_all = asked.loss == "square" or data.samples <= MOST_LABELS
+    learned = data if fits_all else part(data, np.random.default_rng(17).permutation(data.samples)[:MOST_LABELS])
+    linear = baselines(learned, asked.loss, treated.held_out)
+    rows = affordable(data.dim, [asked.width] * (asked.depth - 1))
+    sampled = data.samples > 2 * rows
+    count = max(asked.seeds, LEAST_DRAWS) if sampled else asked.seeds
+    return _Found(symmetry, linear, draws(data, symmetry, asked.loss, rows, count, linear.plain.weights))
+
+
+def _structure(asked: _Asked, data: Dataset, found: _Found, watch: Watch) -> None:
+    """Asymmetry, and the least losses of any network."""
+    watch.tell("asymmetry", 0.05)
+    sampled = found.draws[0].fresh is not None
+    if sampled:
+        found.typical = [typical_asymmetry(draw.data) for draw in found.draws]
+    else:
+        found.asymmetry = theory.asymmetry(data)
+        found.typical = [found.asymmetry.correlation.typical]
+    watch.tell("least losses", 0.1)
+    found.floor = floor_of(data if data.samples <= _MOST_ON_LINES else found.draws[0].data, asked.loss, asked.slope)
+
+
+def _two_layers(asked: _Asked, data: Dataset, starts: list[Network], found: _Found, watch: Watch) -> None:
+    bounds = found.asymmetry
+    even = found.symmetry.holds or (
+        bounds is not None and max(bounds.correlation.upper, bounds.covariance.upper) < 1e-9
+    )
+    for number, draw in enumerate(found.draws):
+        start = starts[number % asked.seeds]
+        watch.tell(f"predicting start {number + 1} of {len(found.draws)}", 0.1 + 0.4 * number / len(found.draws))
+        learned, levels = draw.data, draw.levels
+        if even and asked.loss == "square":
+            # Moments are all it takes.
+            learned, levels = (
+                data,
+                _course.Levels(mean_loss(asked.loss, 0.0 * data.targets, data.targets), found.linear.plain.loss),
+            )
+        found.forecasts.append(_forecast.forecast(start, learned, asked.loss, even, levels, draw.fresh, watch.look))
+    for seed, start in enumerate(starts if asked.simulate else ()):
+        progress = _progress(watch, seed, asked.seeds)
+        found.checks.append(checked(start, found.draws[seed], asked.loss, found.forecasts[seed], seed, progress))
+
+
+def _deep(asked: _Asked, starts: list[Network], found: _Found, watch: Watch) -> str:
+    draw = found.draws[0]
+    known = [deep_forecast(start, draw.data, asked.loss, found.symmetry, draw.levels) for start in starts]
+    if known[0] is None and not asked.simulate:
+        raise ValueError(
+            f"nothing is predicted for {asked.depth} layers on this data: theory speaks of deep networks only where "
+            "inputs are even and a linear map fits the target. Let it simulate (leave --no-simulate out), or ask "
+            "for --depth 2."
+        )
+    found.forecasts = [each for each in known if each is not None]
+    for seed, start in enumerate(starts if asked.simulate else ()):
+        progress = _progress(watch, seed, asked.seeds)
+        check, measured = deep_check(start, found.draws[seed], asked.loss, known[seed], seed, progress)
+        found.checks.append(check)
+        if known[seed] is None:
+            found.forecasts.append(measured)
+    return (
+        f"At depth {asked.depth} no loss drops before t ≈ {soonest(starts[0], draw.data, asked.loss):.3g}, to leading "
+        "order; theory of departures is of two layers, so what is said of them here is a measurement."
+    )
+
+
+def _progress(watch: Watch, seed: int, count: int) -> Callable[[float], None]:
+    def tell(share: float) -> None:
+        watch.tell(f"simulating start {seed + 1} of {count}", 0.5 + 0.5 * (seed + share) / count)
+
+    tell(0.0)
+    return tell
+
+
+def _answer(
+    asked: _Asked,
+    treated: Treated,
+    found: _Found,
+    notes: tuple[str, ...],
+    settings: dict[str, Any],
+    stopped: str | None,
+) -> Diagnosis:
+    data, forecasts = treated.dataset, found.forecasts
+    verdict = _commonest([f.verdict for f in forecasts]) if forecasts else _course.UNDECIDED
+    lead = next((k for k, f in enumerate(forecasts) if f.verdict == verdict), None)
+    departure = _forecast.middle([f.departure_time for f in forecasts if f.verdict == verdict])
+    first = mean_loss(asked.loss, 0.0 * data.targets, data.targets)
+    gained = None if lead is None else _gained(asked, treated, found, lead, first)
+    facts = Facts(
+        data, asked.loss, _course.Levels(first, found.linear.plain.loss), found.symmetry, found.asymmetry,
+        found.typical, found.linear, _network(found, lead), verdict,
+        max((f.nonlinearity for f in forecasts), default=0.0), departure,
+        0.0 if gained is None else gained.over_linear,
+    )  # fmt: skip
+    why = reasons(facts) if lead is not None else ()
+    if not np.any(np.abs(data.correlation) > 1e-12 * np.sqrt(np.mean(data.targets**2))):
+        notes = (*notes, "Inputs and target are uncorrelated (β = 0): a linear network learns nothing here.")
+    return Diagnosis(
+        verdict=verdict,
+        count=None if lead is None else forecasts[lead].reading.count,
+        departure_time=departure,
+        escape_time=_forecast.middle([f.escape_time for f in forecasts]),
+        symmetry=found.symmetry,
+        asymmetry=found.asymmetry,
+        gathering=forecasts[0].gathering if forecasts else (),
+        separable=None if asked.loss == "square" else found.linear.plain.kind == "max margin",
+        baselines=found.linear,
+        floor=found.floor,
+        gain=gained,
+        reasons=why,
+        advice=advice(facts, why, gained, asked.init_scale) if lead is not None else (),
+        forecasts=tuple(forecasts),
+        checks=tuple(found.checks),
+        sampling=_sampling(asked, treated, found),
+        notes=notes,
+        dataset=data,
+        held_out=treated.held_out,
+        settings=settings,
+        stopped=stopped,
+    )
+
+
+def _network(found: _Found, lead: int | None) -> Network | None:
+    """The network at the end of a course, the predicted one before the simulated one."""
+    if lead is None:
+        return None
+    last = found.forecasts[lead].last
+    if isinstance(last, Network):
+        return last
+    return found.checks[lead].course.networks[-1] if lead < len(found.checks) else None
+
+
+def _gained(asked: _Asked, treated: Treated, found: _Found, lead: int, first: float) -> Gain | None:
+    """Of the start that stands for the verdict, at the last time that was predicted, or else simulated."""
+    forecast, data = found.forecasts[lead], treated.dataset
+    last, time, how = forecast.last, forecast.until, "simulated" if forecast.how == "simulation" else "predicted"
+    times, losses = forecast.times, forecast.losses
+    if last is None:
+        if lead >= len(found.checks):
+            return None
+        check = found.checks[lead]
+        last, time, how = check.course.networks[-1], check.until, "simulated"
+        times, losses = check.times, check.losses
+    network = judged(last, time, how, data, asked.loss, treated.held_out)
+    there = _network(found, lead)
+    rate = None if there is None else stable_rate(there, found.draws[0].data.inputs)
+    return gain(network, first, found.linear, times, losses, rate)
+
+
+def _sampling(asked: _Asked, treated: Treated, found: _Found) -> Sampling | None:
+    """Standard errors over the draws; None where everything was looked at."""
+    if found.draws[0].fresh is None:
+        return None
+    forecasts = found.forecasts
+    ends = [
+        judged(f.last, f.until, "", treated.dataset, asked.loss, None).loss for f in forecasts if f.last is not None
+    ]
+    return Sampling(
+        rows=found.draws[0].data.samples,
+        draws=len(found.draws),
+        errors={
+            "escape_time": standard_error([f.escape_time for f in forecasts]),
+            "departure_time": standard_error([f.departure_time for f in forecasts]),
+            "on_samples": standard_error([f.reading.on_samples.nonlinearity for f in forecasts]),
+            "as_function": standard_error([f.reading.as_function.nonlinearity for f in forecasts]),
+            "loss": standard_error(ends),
+            "asymmetry": standard_error(found.typical),
+        },
+    )
+
+
+def _commonest(verdicts: list[str]) -> str:
+    """Most starts' verdict; of a tie, the one furthest from linear. A single start that leaves makes it an "until"."""
+    if set(verdicts) == {"linear", "linear until"}:
+        return "linear until"
+    return max(_course.VERDICTS, key=lambda v: (verdicts.count(v), _course.VERDICTS.index(v)))

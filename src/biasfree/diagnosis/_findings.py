@@ -1,0 +1,171 @@
+"""Starts that were simulated, beside what was predicted for them; and the least losses of any network."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from biasfree import theory
+from biasfree.datasets import Dataset
+from biasfree.diagnosis._course import Course, Reading, looks, read_course
+from biasfree.diagnosis._forecast import Forecast
+from biasfree.diagnosis._sampling import Draw
+from biasfree.diagnosis._simulation import part, simulated
+from biasfree.dynamics import Trajectory
+from biasfree.networks import Network
+
+# How long a simulation runs, in escape times, unless something is predicted to happen later; and what
+# stands for the escape time of a network that never escapes.
+_LONG, _NEVER = 8.0, 1e4
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least losses that networks of any width can reach.
+
+    Attributes:
+        two_layer, deep: without biases, two layers, and three or more.
+        with_bias: with biases: what samples of equal inputs but other targets leave.
+        payers: the samples that pay most of the two-layer network's, the dearest first.
+    """
+
+    two_layer: float
+    deep: float
+    with_bias: float
+    payers: np.ndarray
+
+
+@dataclass(frozen=True)
+class Check:
+    """One start simulated, beside what was predicted for it.
+
+    Attributes:
+        seed: of the weights.
+        predicted, measured: verdict, escape time, departure time (None: not within the run), nonlinearity and, measured
+            only, the losses at the end.
+        reading: all that was measured.
+        course: the simulated network over time.
+        run, linear: the simulation (its last part, where there are several), and that of the linear twin.
+    """
+
+    seed: int
+    predicted: Mapping[str, Any]
+    measured: Mapping[str, Any]
+    reading: Reading
+    course: Course
+    run: Trajectory
+    linear: Trajectory
+
+    @property
+    def until(self) -> float:
+        """How long the simulation ran."""
+        return float(self.course.times[-1])
+
+    @property
+    def status(self) -> str:
+        """How it ended."""
+        return self.run.status.message
+
+    @property
+    def times(self) -> np.ndarray:
+        """Of the saved networks."""
+        return self.course.times
+
+    @property
+    def losses(self) -> np.ndarray:
+        """At these times."""
+        return self.course.losses
+
+    @property
+    def agrees(self) -> bool:
+        """Whether what was found is what was predicted, or nothing was."""
+        return self.predicted["verdict"] in (None, self.measured["verdict"])
+
+
+def floor_of(data: Dataset, loss: str, slope: float) -> Floor:
+    """What no network goes below."""
+    two = theory.best_possible_loss(data, 2, slope, loss)
+    deep = theory.best_possible_loss(data, "deep", slope, loss)
+    return Floor(two.loss, deep.loss, _with_bias(data, loss), two.samples_off)
+
+
+def _with_bias(data: Dataset, loss: str) -> float:
+    """Wide networks with biases fit anything; only equal inputs with other targets cost."""
+    _, group = np.unique(data.inputs, axis=0, return_inverse=True)
+    group = group.ravel()
+    count = np.bincount(group)
+    mean = np.bincount(group, data.targets) / count
+    if loss == "square":
+        return float(0.5 * np.mean((data.targets - mean[group]) ** 2))
+    share = 0.5 * (1 + mean)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.nan_to_num(share * np.log(share)) - np.nan_to_num((1 - share) * np.log1p(-share))
+    return float(count @ entropy / len(data.targets))
+
+
+def checked(
+    start: Network,
+    draw: Draw,
+    loss: str,
+    predicted: Forecast,
+    seed: int,
+    progress: Callable[[float], None] | None = None,
+) -> Check:
+    """Simulate a start and the linear network of the same weights.
+
+    Args:
+        start: two layers, one output.
+        draw: the data it learns.
+        loss: "square" or "logistic".
+        predicted: its forecast, which says how far to look.
+        seed: of the start.
+        progress: called with the share that is done.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C.
+    """
+    escape = min(predicted.escape_time, _NEVER)
+    until = _LONG * escape
+    if predicted.departure_time is not None:
+        until = max(until, min(1.3 * predicted.departure_time, 100 * escape))
+    settled = [bend.settled_time or 0.0 for bend in (predicted.reading.on_samples, predicted.reading.as_function)]
+    until = max(until, min(1.3 * max(settled), 100 * escape))
+    options: dict[str, Any] = {"until": until, "save": looks(0.5 * _LONG * escape, until)}
+    run = simulated(start, draw.data, loss, part(progress, 0, 0.8), **options)
+    linear = simulated(start.with_slope(1.0), draw.data, loss, part(progress, 0.8, 1), **options)
+    return check_of(seed, predicted, draw, loss, Course(run.times, run.losses, run.networks), run, linear)
+
+
+def check_of(
+    seed: int, predicted: Forecast | None, draw: Draw, loss: str, course: Course, run: Trajectory, linear: Trajectory
+) -> Check:
+    """What was predicted, if anything was, beside what was found."""
+    found = (
+        read_course(course, draw.data, draw.levels) if draw.fresh is None else read_course(course, *draw.fresh, loss)
+    )
+    return Check(
+        seed,
+        _compared(None if predicted is None else predicted.reading),
+        {
+            **_compared(found),
+            "final_loss": float(found.losses[-1]),
+            "linear_loss": float(linear.losses[-1]),
+        },
+        found,
+        Course(course.times[: len(found.losses)], found.losses, course.networks[: len(found.losses)]),
+        run,
+        linear,
+    )
+
+
+def _compared(reading: Reading | None) -> dict[str, Any]:
+    if reading is None:
+        return dict.fromkeys(("verdict", "escape_time", "departure_time", "nonlinearity"))
+    bend = reading.decides
+    return {
+        "verdict": bend.verdict,
+        "escape_time": reading.escape_time,
+        "departure_time": bend.departure_time,
+        "nonlinearity": bend.nonlinearity,
+    }

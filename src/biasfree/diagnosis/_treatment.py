@@ -1,0 +1,189 @@
+"""What is done to a user's table before it is judged, and what is worth knowing about it: nothing happens silently."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from biasfree import theory
+from biasfree.datasets import Dataset
+from biasfree.diagnosis._sampling import part, shuffled
+
+# Columns whose sizes differ by more than this are learned one long after the other.
+_WILD = 100.0
+# Fourth powers of the data are formed.
+_LARGEST = 1e50
+# So few different whole numbers are probably classes.
+_CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Treated:
+    """A data set ready to be judged.
+
+    Attributes:
+        dataset: with scalar targets, ±1 where the loss needs labels.
+        held_out: samples that nothing is fitted to, treated alike; None unless asked for.
+        notes: sentences on what was done, and on what may surprise.
+    """
+
+    dataset: Dataset
+    held_out: Dataset | None
+    notes: tuple[str, ...]
+
+
+def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float = 0.0) -> Treated:
+    """Turn labels into ±1 where the loss needs them, centre and scale if asked, and note what stands out.
+
+    Args:
+        dataset: as loaded.
+        loss: "square" or "logistic".
+        standardise: subtract each input's mean and divide by its standard deviation, both of the samples that are kept.
+        holdout: the share of samples to hold out, drawn at random; samples x and −x go together.
+
+    Raises:
+        ValueError: several outputs, labels that are not two values, a share that leaves too few samples.
+    """
+    notes: list[str] = list(dataset.origin.get("notes", ()))
+    if dataset.outputs != 1:
+        names = ", ".join(dataset.origin.get("targets", ()))
+        raise ValueError(
+            f"the target must be one number per sample, got {dataset.outputs}{f' ({names})' if names else ''}: several "
+            "outputs are not diagnosed yet. Diagnose one column of them at a time."
+        )
+    inputs, targets = dataset.inputs, dataset.targets
+    largest = max(float(np.abs(inputs).max()), float(np.abs(targets).max()))
+    if largest > _LARGEST:
+        raise ValueError(
+            f"the data reach {largest:.2g}, whose powers are beyond floating-point numbers: rescale them (for inputs, "
+            "--standardise does so after you have brought them below 1e50)."
+        )
+    if loss != "square":
+        targets = _labels(targets, notes)
+    elif not targets.any():
+        raise ValueError("all targets are zero: there is nothing to learn.")
+    else:
+        notes.extend(_on_targets(targets))
+    if not inputs.any():
+        raise ValueError("all inputs are zero: a network without biases gives 0 on every sample.")
+    # Large tables are not copied where nothing changes.
+    labelled = dataset if targets is dataset.targets else Dataset(inputs, targets, dataset.name, dataset.origin)
+    kept, held = _split(labelled, holdout, notes)
+    inputs, aside = kept.inputs, None if held is None else held.inputs
+    if standardise:
+        mean, spread = inputs.mean(axis=0), inputs.std(axis=0)
+        still = spread <= 1e-12 * np.maximum(np.abs(inputs).max(axis=0), 1e-300)
+        mean, spread = np.where(still, 0.0, mean), np.where(still, 1.0, spread)
+        inputs = (inputs - mean) / spread
+        aside = None if aside is None else (aside - mean) / spread
+        notes.append(
+            "Inputs were standardised: each column less its mean, divided by its standard deviation. Moving the origin "
+            "changes which samples are opposite to each other, and so the answer below, which is about the "
+            "standardised data."
+        )
+    treated = kept
+    if standardise:
+        treated = Dataset(inputs, kept.targets, kept.name, {**kept.origin, "standardised": True})
+    other = None if held is None or aside is None else Dataset(aside, held.targets, held.name, held.origin)
+    return Treated(treated, other, (*notes, *_remarks(treated, standardise)))
+
+
+def _split(data: Dataset, holdout: float, notes: list[str]) -> tuple[Dataset, Dataset | None]:
+    """The samples to learn from, and those held out."""
+    if isinstance(holdout, bool) or not 0 <= holdout < 1:
+        raise ValueError(f"holdout must be a share of the samples in [0, 1), got {holdout!r}. Try 0.2.")
+    count = round(holdout * data.samples)
+    if not holdout:
+        return data, None
+    if not 0 < count < data.samples - 1:
+        raise ValueError(f"holdout {holdout:g} of {data.samples} samples leaves none on one side. Take another share.")
+    order = shuffled(data.samples, theory.symmetry(data).pairs, seed=[17, 1000])
+    kept, held = part(data, np.sort(order[count:])), part(data, np.sort(order[:count]))
+    if data.targets.any() and len(np.unique(data.targets)) == 2 and len(np.unique(kept.targets)) < 2:
+        raise ValueError(f"holdout {holdout:g} leaves samples of one class only to learn from. Hold out fewer.")
+    notes.append(f"{count:,} of {data.samples:,} samples were held out, drawn at random with seed 0.")
+    return kept, held
+
+
+def _labels(targets: np.ndarray, notes: list[str]) -> np.ndarray:
+    values = np.unique(targets)
+    if values.size == 1:
+        raise ValueError(f"all labels are {values[0]:g}: the logistic loss needs two classes.")
+    if values.size > 2:
+        few = ", ".join(f"{v:g}" for v in values[:5]) + (", …" if values.size > 5 else "")
+        raise ValueError(
+            f"the logistic loss needs two classes, got {values.size} values ({few}). For several classes, mark one of "
+            "them 1 and all others −1 and diagnose class by class; for a number to predict, use the square loss."
+        )
+    if values.tolist() != [-1.0, 1.0]:
+        notes.append(f"Labels {values[0]:g} and {values[1]:g} were read as −1 and +1.")
+    return np.where(targets == values[1], 1.0, -1.0)
+
+
+def _on_targets(targets: np.ndarray) -> list[str]:
+    values = np.unique(targets)
+    if values.size == 1:
+        return [
+            f"All targets are {values[0]:g}: a single bias would fit them; without one the inputs must, and a network "
+            "without biases is judged by how well it can."
+        ]
+    whole = bool((values == np.round(values)).all())
+    if 2 < values.size <= _CLASSES and whole and values.size < len(targets):
+        return [
+            f"The target takes {values.size} different values and is predicted as a number. If they are classes, mark "
+            "one of them 1 and all others −1, and diagnose class by class with --loss logistic."
+        ]
+    return []
+
+
+def _remarks(dataset: Dataset, standardised: bool) -> list[str]:
+    """Sentences on what stands out; none for a plain table."""
+    inputs, found = dataset.inputs, []
+    names = dataset.origin.get("columns", ())
+    names = names if len(names) == dataset.dim else tuple(map(str, range(dataset.dim)))
+    sizes = np.sqrt(np.mean(inputs**2, axis=0))
+    constant = np.flatnonzero(np.ptp(inputs, axis=0) == 0)
+    empty = constant[sizes[constant] == 0]
+    offset = np.setdiff1d(constant, empty)
+    if empty.size:
+        found.append(f"Zero throughout and without effect: input column {_listed(empty, names)}.")
+    if offset.size:
+        found.append(
+            f"Constant: input column {_listed(offset, names)}. Stacked ones act as a bias of the first layer that is "
+            "regularised and trained as a weight, and are not the same as a bias."
+        )
+    live = sizes[sizes > 0]
+    if live.size and live.max() > _WILD * live.min() and not standardised:
+        found.append(
+            f"Columns differ in size by a factor of {live.max() / live.min():.2g}: the largest decide what is learned "
+            "first, and the others follow long after. Standardising (--standardise) would change this, and the answer."
+        )
+    mean = np.linalg.norm(inputs.mean(axis=0)) / np.sqrt(np.mean(np.sum(inputs**2, axis=1)))
+    if mean > 0.1 and not standardised:
+        found.append(
+            f"The inputs lie off the origin (their mean is {mean:.0%} of their size), so that they cannot be even. "
+            "Centring (--standardise) would change this, and the answer."
+        )
+    if dataset.samples < dataset.dim:
+        found.append(
+            f"There are fewer samples ({dataset.samples}) than dimensions ({dataset.dim}): a linear map fits generic "
+            "targets exactly, and on these samples every network looks linear."
+        )
+    if dataset.dim == 1:
+        found.append("The inputs are one-dimensional: a bias-free network is two straight lines that meet at 0.")
+    repeated = _repeated(inputs)
+    if repeated:
+        found.append(f"{repeated} of {dataset.samples} samples repeat the inputs of another.")
+    return found
+
+
+def _listed(columns: np.ndarray, names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[c] for c in columns[:5])
+    return shown + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
+
+
+def _repeated(inputs: np.ndarray) -> int:
+    """How many rows repeat another, found by a random projection before any rows are compared."""
+    key = inputs @ np.random.default_rng(0).normal(size=inputs.shape[1])
+    _, place, count = np.unique(key, return_inverse=True, return_counts=True)
+    rows = inputs[count[place.ravel()] > 1]
+    return len(rows) - len(np.unique(rows, axis=0)) if len(rows) else 0

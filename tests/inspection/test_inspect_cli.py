@@ -1,0 +1,116 @@
+"""``biasfree inspect`` on the command line: what it prints and writes."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import biasfree as bf
+from biasfree import cli
+from biasfree.inspection import inspect
+from tests.models.make_models import FOLDER
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Call the program with arguments, in an empty folder; gives exit code, standard output and error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["biasfree", "inspect", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+def test_everything_it_is_asked_to_write(run, tmp_path) -> None:
+    network = bf.Network.rank_one(2, 30, 0.0, 1.0, 0)
+    network.save("n.npz")
+    code, out, err = run(
+        "n.npz", "--data", "six-points", "--json", "a.json", "--html", "a.html", "--compress", "small.npz"
+    )
+    assert (code, err) == (0, "")
+    assert "It is linear" in out
+    assert max(map(len, out.splitlines())) < 200
+    assert len(out.splitlines()) < 25
+    told = json.loads((tmp_path / "a.json").read_text())
+    assert told["bias_free"] is told["homogeneous"] is told["linear"] is True
+    np.testing.assert_allclose(told["linear_map"], inspect(network).linear_map, rtol=1e-12)
+    assert told["distance_from_linear"] < 1e-12
+    assert told["certified_bound"] < 1e-12
+    assert told["neurons_after_merging"] == 2
+    assert [layer["layer"] for layer in told["layers"]] == [1, 2]
+    assert [layer["rank"] for layer in told["layers"]] == [1, 1]
+    assert told["layers"][0]["imbalance"] < 1e-12
+    assert max(layer["residual"] for layer in told["layers"]) < 1e-12
+    small = bf.Network.load(tmp_path / "small.npz")
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    np.testing.assert_allclose(small(x), network(x), atol=1e-12 * float(np.abs(network(x)).max()))
+    page = (tmp_path / "a.html").read_text()
+    assert "data:image/png;base64" in page
+    for outside in ("http://", "https://", "<script", "src='/"):
+        assert outside not in page
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "a.json", "n.npz", "small.npz"]
+
+
+def test_onnx_with_biases_and_a_slope_of_ones_own(run) -> None:
+    code, out, _ = run(str(FOLDER / "biases_float64.onnx"), "--json", "b.json", "--compress", "b.npz")
+    assert code == 0
+    assert "It has biases in layers 1, 2" in out
+    told = json.loads(Path("b.json").read_text())
+    assert told["bias_free"] is told["homogeneous"] is told["linear"] is False
+    assert told["certified_bound"] is None
+    again = inspect("b.npz")
+    original = inspect(FOLDER / "biases_float64.onnx")
+    x = np.random.default_rng(0).normal(size=(50, 3))
+    np.testing.assert_allclose(again.model(x), original.model(x), atol=1e-13)
+    np.savez("plain.npz", W1=np.eye(2), W2=np.ones((1, 2)))
+    code, out, _ = run("plain.npz", "--slope", "0.5")
+    assert code == 0
+    assert "slope 0.5" in out
+
+
+def test_the_same_seed_gives_the_same_answer(run) -> None:
+    bf.Network.init([5, 8, 8, 1], 0.0, 1.0, 0).save("n.npz")
+    texts = []
+    for name in ("a.json", "b.json"):
+        assert run("n.npz", "--seed", "3", "--json", name)[0] == 0
+        texts.append(json.loads(Path(name).read_text()))
+    assert texts[0] == texts[1]
+    assert texts[0]["exact_maximum"]["finished"]
+
+
+def test_the_picture_shows_outputs_and_singular_values() -> None:
+    figure = inspect(bf.Network.init([3, 6, 6, 1], 0.0, 1.0, 0)).plot()
+    left, right = figure.axes
+    assert len(left.lines) == 2
+    assert len(right.lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--json", "a.txt"), "must end in .json"),
+        (("--html", "no/a.html"), "does not exist"),
+        (("--compress", "a.onnx"), "must end in .npz"),
+        (("--slope", "2"), "slope must lie in"),
+        (("--tolerance", "-1"), "tolerance"),
+        (("--seed", "-1"), "seed"),
+        (("--data", "xor2"), "unknown"),
+        (("--data", "none.csv"), "no file"),
+        (("--data", "symmetric-gaussian"), "dimension 2"),
+        (("--data", "xor", "--target", "y"), "--target"),
+    ],
+)
+def test_bad_options(run, arguments, sentence, tmp_path) -> None:
+    bf.Network.init([2, 3, 1], 0.0, 1.0, 0).save("n.npz")
+    code, out, err = run("n.npz", *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.strip().splitlines()) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["n.npz"]
