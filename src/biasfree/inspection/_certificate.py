@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.inspection import _merging, _relaxation
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 from biasfree.theory import ParityForm, parity_form
 
 _TOLERANCES = (1e-9, 1e-6, 1e-4, 1e-3, 1e-2)
@@ -41,7 +41,7 @@ class Certificate:
     method: str
 
 
-def certificate(model: Model, linear_map: Float[np.ndarray, "out dim"]) -> Certificate:
+def certificate(model: Layers, linear_map: Float[np.ndarray, "out dim"]) -> Certificate:
     """The smallest bound we can prove on ‖f(x) − Mx‖/‖x‖.
 
     Args:
@@ -58,7 +58,7 @@ def certificate(model: Model, linear_map: Float[np.ndarray, "out dim"]) -> Certi
     return best
 
 
-def _smaller(model: Model) -> list[_merging.Merged]:
+def _smaller(model: Layers) -> list[_merging.Merged]:
     """The network merged exactly, and with every tolerance that makes a difference."""
     exact = _merging.merged_for_function(model)
     # Grouping is quadratic in the width.
@@ -71,7 +71,7 @@ def _smaller(model: Model) -> list[_merging.Merged]:
     return list({(each.model.widths, each.error): each for each in (exact, *between, coarsest)}.values())
 
 
-def _bounds(model: Model, linear_map: np.ndarray) -> list[Certificate]:
+def _bounds(model: Layers, linear_map: np.ndarray) -> list[Certificate]:
     if model.depth == 1:
         return [Certificate(_norm(model.weights[0] - linear_map), "no activation is left")]
     found = [Certificate(_product(model) + _norm(linear_map), "norms of the layers")]
@@ -113,7 +113,7 @@ def even_bound(form: ParityForm) -> float:
     return float(min(np.linalg.norm(single), together, sizes.sum()))
 
 
-def _in_few_directions(model: Model, linear_map: np.ndarray) -> Certificate | None:
+def _in_few_directions(model: Layers, linear_map: np.ndarray) -> Certificate | None:
     """The supremum on the one or two directions that matter, with what the others may add; None if there are more."""
     _, sizes, directions = np.linalg.svd(model.weights[0], full_matrices=True)
     rest = np.concatenate([sizes, [0.0, 0.0, 0.0]])
@@ -130,7 +130,7 @@ def _in_few_directions(model: Model, linear_map: np.ndarray) -> Certificate | No
     return Certificate(found[0] + float(tail), name)
 
 
-def supremum(model: Model, linear_map: Float[np.ndarray, "out dim"]) -> tuple[float, Float[np.ndarray, "dim"]] | None:
+def supremum(model: Layers, linear_map: Float[np.ndarray, "out dim"]) -> tuple[float, Float[np.ndarray, "dim"]] | None:
     """The largest ‖f(x) − Mx‖ on the unit circle (or on ±1) from above, and where; None when kinks are too many.
 
     All kinks are found layer by layer: between two neighbouring points of the set so far every h is linear in x, so it
@@ -161,7 +161,7 @@ def supremum(model: Model, linear_map: Float[np.ndarray, "out dim"]) -> tuple[fl
     return float(sizes.max() / np.cos(np.pi / _GRID)), points[np.argmax(sizes)]
 
 
-def _product(model: Model) -> float:
+def _product(model: Layers) -> float:
     return float(np.prod([_norm(w) for w in model.weights]))
 
 

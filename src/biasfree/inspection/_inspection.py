@@ -10,10 +10,10 @@ from jaxtyping import Float
 from biasfree import checks, datasets, files, measure
 from biasfree.datasets import Dataset
 from biasfree.inspection import _merging
-from biasfree.inspection._layers import LayerReport, layer_reports
+from biasfree.inspection._layer_reports import LayerReport, layer_reports
 from biasfree.inspection._linear_answer import Answer, answered, tolerance_of
 from biasfree.inspection._merging import Merged
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 from biasfree.models._reading import read
 from biasfree.theory import homogeneity_error
 
@@ -44,7 +44,7 @@ class Inspection:
         points: what ``plot`` shows, some of the data or of the unit sphere, shape (points, dim).
     """
 
-    model: Model
+    model: Layers
     bias_free: bool
     homogeneous: bool | None
     answer: Answer
@@ -85,7 +85,7 @@ class Inspection:
         return sum(_merging.neuron_counts(self.merged.model))
 
     @property
-    def compressed(self) -> Model:
+    def compressed(self) -> Layers:
         """The smaller network: ``compressed.save(path)`` writes it, ``compressed.as_network()`` is a ``Network``."""
         return self.merged.model
 
@@ -306,7 +306,7 @@ def _inputs(data: Any, dim: int) -> tuple[np.ndarray | None, str | None]:
     return inputs, name
 
 
-def _is_homogeneous(model: Model, inputs: np.ndarray) -> bool | None:
+def _is_homogeneous(model: Layers, inputs: np.ndarray) -> bool | None:
     if model.bias_free:
         return True
     return False if homogeneity_error(model, inputs) > tolerance_of(model) else None

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from biasfree.inspection import _merging, _milp
 from biasfree.inspection._certificate import Certificate, certificate
 from biasfree.inspection._milp import Maximum
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 from biasfree.networks import Network
 from biasfree.theory import ParityForm, parity_form
 
@@ -74,17 +74,17 @@ class Answer:
     maximum: Maximum | None
 
 
-def tolerance_of(model: Model) -> float:
+def tolerance_of(model: Layers) -> float:
     """What counts as zero, relative to the scale of the weights."""
     return max(TOLERANCE, 16 * model.rounding)
 
 
-def answered(model: Model, seed: int) -> Answer:
+def answered(model: Layers, seed: int) -> Answer:
     """Decide, with everything known on the way."""
     return _without_biases(model, seed) if model.bias_free else _with_biases(model, seed)
 
 
-def _without_biases(model: Model, seed: int) -> Answer:
+def _without_biases(model: Layers, seed: int) -> Answer:
     exact = model if model.depth == 2 else _merging.merged_for_function(model).model
     tolerance = tolerance_of(model)
     if exact.depth <= 2:
@@ -138,7 +138,7 @@ def _by_program(maximum: Maximum, tolerance: float, scale: float) -> tuple[bool 
     return None, "not decided: mixed-integer programming ran out of time."
 
 
-def _with_biases(model: Model, seed: int) -> Answer:
+def _with_biases(model: Layers, seed: int) -> Answer:
     near = _sampled(model, seed)
     offset = model(np.zeros((1, model.widths[0])))[0]
     tolerance = tolerance_of(model) * (model.scale + sum(np.abs(model.bias(k)).max() for k in range(model.depth)))
@@ -161,14 +161,14 @@ def _with_biases(model: Model, seed: int) -> Answer:
     return Answer(None, "not decided for a deep network with biases.", None, near, None, None)
 
 
-def _form(model: Model) -> ParityForm:
+def _form(model: Layers) -> ParityForm:
     if model.depth == 2:
         return parity_form(model.as_network())
     dim, outputs = model.widths[0], model.widths[-1]
     return ParityForm(model.weights[0], np.zeros((0, dim)), np.zeros((outputs, 0)), 0)
 
 
-def _from_form(model: Model, form: ParityForm, seed: int) -> Nearness:
+def _from_form(model: Layers, form: ParityForm, seed: int) -> Nearness:
     if len(form.directions) > _MOST_LINES:
         return _sampled(model, seed)
     # For a Gaussian x, which differs by a common factor from one on the sphere.
@@ -188,7 +188,7 @@ def _from_form(model: Model, form: ParityForm, seed: int) -> Nearness:
     )
 
 
-def _sampled(model: Model, seed: int) -> Nearness:
+def _sampled(model: Layers, seed: int) -> Nearness:
     dim = model.widths[0]
     affordable = _WORK // max(1, 4 * sum(w.size for w in model.weights))
     pairs = max(min(_PAIRS, affordable), 256, 3 * dim)
@@ -225,7 +225,7 @@ def _sampled(model: Model, seed: int) -> Nearness:
     )  # fmt: skip
 
 
-def _tried(model: Model) -> np.ndarray:
+def _tried(model: Layers) -> np.ndarray:
     """Directions at which deviations are likely: the axes and the rows of W₁, both ways."""
     rows = model.weights[0][model.weights[0].any(axis=1)][:1000]
     both = np.concatenate([np.eye(model.widths[0])[:1000], _unit(rows)])

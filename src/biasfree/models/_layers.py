@@ -22,7 +22,7 @@ _AT_ONCE = 8_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Layers:
     """Weights, biases and slopes of a fully connected chain; ``of`` makes a checked one.
 
     Attributes:
@@ -48,7 +48,7 @@ class Model:
         biases: Sequence[Any] | None,
         slopes: Sequence[float],
         **about: Any,
-    ) -> "Model":
+    ) -> "Layers":
         """Check shapes and values; biases that are all zero count as none.
 
         Raises:
@@ -80,7 +80,7 @@ class Model:
         return cls(tuple(matrices), kept, tuple(checks.slope(s) for s in slopes), notes=tuple(notes), **about)
 
     @classmethod
-    def from_network(cls, network: Network, source: str | None = None) -> "Model":
+    def from_network(cls, network: Network, source: str | None = None) -> "Layers":
         """A ``Network`` as a model; identity skips around one layer become I + W.
 
         Raises:
@@ -163,7 +163,7 @@ class Model:
 
     # Relatives
 
-    def replaced(self, weights: Sequence[np.ndarray], biases: Sequence[Any], slopes: Sequence[float]) -> "Model":
+    def replaced(self, weights: Sequence[np.ndarray], biases: Sequence[Any], slopes: Sequence[float]) -> "Layers":
         """The same origin with other layers."""
         return replace(self, weights=tuple(weights), biases=tuple(biases), slopes=tuple(slopes))
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree import measure
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 from biasfree.networks import Network
 
 
@@ -52,7 +52,7 @@ class LayerReport:
         return asdict(self)
 
 
-def layer_reports(model: Model, inputs: Float[np.ndarray, "samples dim"] | None) -> tuple[LayerReport, ...]:
+def layer_reports(model: Layers, inputs: Float[np.ndarray, "samples dim"] | None) -> tuple[LayerReport, ...]:
     """A report for each layer, with its neurons' activity where there are data."""
     # The measures ask about weights alone; slope and biases are told apart above.
     bare = Network(model.weights, 0.0)
@@ -79,7 +79,7 @@ def layer_reports(model: Model, inputs: Float[np.ndarray, "samples dim"] | None)
     return tuple(reports)
 
 
-def _low_rank(model: Model) -> tuple[int | None, np.ndarray | None]:
+def _low_rank(model: Layers) -> tuple[int | None, np.ndarray | None]:
     """The fit of Eq. 39 (linear) or 40 (ReLU), where the paper says anything about such a network."""
     try:
         network = model.as_network()
@@ -96,7 +96,7 @@ def _imbalance(network: Network, layer: int) -> float | None:
     return float(np.abs(value).sum()) / total if total else None
 
 
-def _active_shares(model: Model, inputs: np.ndarray) -> list[np.ndarray]:
+def _active_shares(model: Layers, inputs: np.ndarray) -> list[np.ndarray]:
     counts = [np.zeros(width) for width in model.widths[1:-1]]
     for batch in model.batches(inputs):
         for k, h in enumerate(model.preactivations(batch)[:-1]):
