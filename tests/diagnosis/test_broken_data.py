@@ -1,5 +1,6 @@
 """Broken, hostile and awkward data files: exit code 2 and one sentence, or an answer that says what was done."""
 
+import gzip
 import io
 import json
 import subprocess
@@ -54,8 +55,10 @@ CORPUS: dict[str, tuple[str, bytes, str]] = {
     "a stray word": ("d.csv", csv("a,b,target", *ROWS, "oops,1,2"), "'oops' in row 7"),
     "categories": ("d.csv", csv("a,colour,target", "1,red,2", "2,green,3", "3,red,1"), "get_dummies"),
     "dates": ("d.csv", csv("day,target", "2024-01-02,2", "2024-02-03,3"), "not numeric"),
-    "decimal commas": ("d.csv", csv("a;b;target", "1,5;2,5;3"), "separator"),
-    "tabs": ("d.csv", csv("a\tb\ttarget", "1\t2\t3"), "separator"),
+    "packed, cut off": ("d.csv.gz", gzip.compress(csv("a,b,target", *ROWS))[:-20], "gzip"),
+    "packed in name only": ("d.csv.gz", csv("a,b,target", *ROWS), "gzip"),
+    "packed NPZ": ("d.npz.gz", b"", "must end in"),
+    "another separator within": ("d.csv", csv("a;b;target", "1;2;3", "1;2;3;4;5"), "--sep"),
     "ragged rows, longer": ("d.csv", csv("a,b,target", *ROWS, "1,2,3,4,5"), "same number of entries"),
     "ragged rows, shorter": ("d.csv", csv("a,b,target", "1", "2"), "column names"),
     "same name twice": ("d.csv", csv("a,a,target", *ROWS), "more than one column named 'a'"),

@@ -16,7 +16,7 @@ def test_examples_run_and_print_what_is_shown(tmp_path, capsys, monkeypatch) -> 
     for block in EXAMPLES:
         exec(block, {"bf": bf})
     printed = capsys.readouterr().out
-    inspected = next(block for block in SHOWN if block.startswith("trained.npz"))
+    inspected = next(block for block in SHOWN if block.startswith("Is trained.npz"))
     # Words and counts; digits of what rounding leaves differ between machines.
     for line in inspected.splitlines():
         if not re.search(r"e-0|0\.000|W\d ", line):

@@ -1,6 +1,5 @@
 """``biasfree diagnose``: the title's question for the user's own data."""
 
-import json
 import os
 from enum import StrEnum
 from pathlib import Path
@@ -39,7 +38,6 @@ def diagnose(
     """Will a bias-free network be effectively linear on this data, until when, and what can it never learn?"""
     from biasfree import diagnosis, files, report
     from biasfree.report import _plots
-    from biasfree.report._answer_page import Section, write_answer_page
     from biasfree.report._answer_progress import answer_progress
 
     if quiet:
@@ -57,25 +55,10 @@ def diagnose(
     except KeyboardInterrupt:
         typer.echo("interrupted before there was an answer.", err=True)
         raise typer.Exit(130) from None
-    if json_file is not None:
-        with files.written_whole(json_file) as draft:
-            text = json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
-            Path(draft).write_text(text + "\n", encoding="utf-8")
+    for path in filter(None, (json_file, html)):
+        found.save(path)
     if plot is not None:
         report.save_figure(found.plot(), plot)
-    if html is not None:
-        told = found.sections()
-        caption = "Loss against flow time: simulated networks, their linear twins, and what was foretold"
-        heads, rows = found.table()
-        sections = [Section(title, sentences) for title, sentences in told.items()]
-        sections.insert(2, Section("The learning curve", figure=found.plot(), caption=caption))
-        if rows:
-            at = next(i for i, section in enumerate(sections) if section.heading == "The check")
-            said = [sentence for sentence in told["The check"] if not sentence.startswith("seed ")]
-            sections[at] = Section("The check", said, heads, rows)
-        settings = {name: str(value) for name, value in found.settings.items()}
-        verdict = found.headline if found.contradiction is None else f"{found.headline}. {found.contradiction}"
-        write_answer_page(html, f"Is a bias-free network linear on {dataset.name}?", verdict, sections, settings)
     typer.echo(str(found))
     for path in filter(None, (json_file, html, plot)):
         typer.echo(f"wrote {path}")

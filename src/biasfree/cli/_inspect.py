@@ -7,7 +7,6 @@ import typer
 
 if TYPE_CHECKING:
     from biasfree.datasets import Dataset
-    from biasfree.inspection import Inspection
 
 
 def inspect(
@@ -42,13 +41,8 @@ def inspect(
     typer.echo(str(found))
     if compress is not None:
         found.compressed.save(compress)
-    if json_file is not None:
-        import json
-
-        with files.written_whole(json_file) as draft:
-            draft.write_text(json.dumps(found.to_dict(), ensure_ascii=False, indent=1), encoding="utf-8")
-    if html_file is not None:
-        _write_page(html_file, found)
+    for path in filter(None, (json_file, html_file)):
+        found.save(path)
     for path in filter(None, (compress, json_file, html_file)):
         typer.echo(f"  wrote {path}")
 
@@ -61,20 +55,3 @@ def _dataset(data: str, target: str | None, seed: int) -> "Dataset":
     if target is not None:
         raise ValueError(f"--target names a column of a file, but --data {data} is a built-in data set.")
     return datasets.builtin(data, seed=seed)
-
-
-def _write_page(path: Path, found: "Inspection") -> None:
-    from biasfree.report._answer_page import Section, write_answer_page
-
-    told = found.sentences()
-    heads, rows = found.table()
-    sections = [Section(heading, sentences) for heading, sentences in told.items()]
-    sections.append(Section("Its layers", heads=heads, rows=rows))
-    caption = "Left: output against the best linear map. Right: singular values of each layer."
-    sections.append(Section("Pictures", figure=found.plot(), caption=caption))
-    settings = {
-        "model": f"{found.model.source}: {found.model}",
-        "data": found.data_name or "none",
-        "seed": str(found.seed),
-    }
-    write_answer_page(path, f"Is {found.model.source} linear?", told["Is it linear?"][0], sections, settings)

@@ -1,7 +1,7 @@
 """Data sets: the papers' own, generators with explicit seeds, and the user's files."""
 
 from biasfree.datasets._dataset import Dataset
-from biasfree.datasets._files import load
+from biasfree.datasets._files import load, read
 from biasfree.datasets._generators import (
     BUILTIN,
     builtin,
@@ -13,15 +13,19 @@ from biasfree.datasets._generators import (
     symmetric_gaussian,
     xor,
 )
+from biasfree.datasets._tables import as_dataset, from_table
 
 __all__ = [
     "BUILTIN",
     "Dataset",
+    "as_dataset",
     "builtin",
     "depth_separation",
     "digits",
+    "from_table",
     "load",
     "orthogonal_pair",
+    "read",
     "separable",
     "six_points",
     "symmetric_gaussian",

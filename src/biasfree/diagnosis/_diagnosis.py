@@ -2,22 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from biasfree import files, theory
+from biasfree.answer import Answer, Picture, Section, Table
 from biasfree.datasets import Dataset
 from biasfree.diagnosis import _course
 from biasfree.diagnosis._findings import COMPARED, Check, Floor, Solution
 from biasfree.diagnosis._forecast import Forecast
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Answer):
     """The answer, what it rests on, and what was checked. Print it.
 
     Attributes:
@@ -56,7 +54,9 @@ class Diagnosis:
         """All numbers, as JSON can hold them."""
         return files.plain(
             {
+                "title": self.title,
                 "verdict": self.verdict,
+                "headline": self.headline,
                 "count": self.count,
                 "departure_time": self.departure_time,
                 "escape_time": self.escape_time,
@@ -104,6 +104,21 @@ class Diagnosis:
                 "notes": self.notes,
             }
         )  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        """What was asked."""
+        return f"Will a bias-free network be linear on these data? {self.dataset}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The settings."""
+        return self.settings
+
+    @property
+    def warning(self) -> str | None:
+        """Where simulation and forecast disagree."""
+        return self.contradiction
 
     @property
     def headline(self) -> str:
@@ -154,22 +169,17 @@ class Diagnosis:
             return f"THE SIMULATION LEAVES AT ANOTHER TIME than foretold: {found}"
         return None
 
-    def __str__(self) -> str:
-        """One screen: verdict, why, what will happen, what never can, the check."""
-        parts = [f"{title}\n" + "\n".join(f"  {line}" for line in told) for title, told in self.sections().items()]
-        first = [self.headline] if self.contradiction is None else [self.headline, self.contradiction]
-        return "\n".join([str(self.dataset), *first, "", *parts])
-
-    def sections(self) -> dict[str, list[str]]:
-        """Title → sentences, in the order of the questions one asks."""
-        found = {
-            "Why": self._why(),
-            "What will happen": self._course(),
-            "What can never happen": self._floor(),
-            "The check": self._check(),
-            "Notes": list(self.notes),
-        }
-        return {title: told for title, told in found.items() if told}
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """In the order of the questions one asks."""
+        found = (
+            Section("Why", self._why()),
+            Section("What will happen", self._course(), pictures=[self._picture()]),
+            Section("What can never happen", self._floor()),
+            Section("The check", self._check(), self._table() if self.checks else None),
+            Section("Notes", self.notes),
+        )
+        return tuple(section for section in found if section.sentences or section.table)
 
     def _why(self) -> list[str]:
         found = [
@@ -232,25 +242,12 @@ class Diagnosis:
         return found
 
     def _check(self) -> list[str]:
-        def pair(c: Check, name: str) -> str:
-            return " / ".join(_told(side[name]) for side in (c.predicted, c.measured))
-
-        told = [
-            f"seed {c.seed}: {_told(c.predicted['verdict'])} / {c.measured['verdict']}; "
-            f"escape {pair(c, 'escape_time')}; departure {pair(c, 'departure_time')}; "
-            f"bend {pair(c, 'nonlinearity')}; loss at t = {c.until:.3g}: "
-            f"{c.measured['final_loss']:.4g}, linear twin {c.measured['linear_loss']:.4g}"
-            for c in self.checks
-        ]
-        if told:
-            told.insert(0, "foretold / measured by simulation")
-        asked = self.settings["seeds"]
         if self.interrupted:
-            told.append(f"interrupted: {len(self.checks)} of {asked} starts were checked")
-        return told
+            return [f"interrupted: {len(self.checks)} of {self.settings['seeds']} starts were checked"]
+        return []
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Heads and rows of the check: foretold and measured beside each other."""
+    def _table(self) -> Table:
+        """Foretold and measured beside each other, a row for each start."""
         heads = ["seed"]
         for name in ("verdict", "escape", "departure", "bend"):
             heads += [f"{name}, foretold", "measured"]
@@ -264,18 +261,20 @@ class Diagnosis:
             ]
             for c in self.checks
         ]
-        return heads, rows
+        return Table(heads, rows)
 
-    def plot(self) -> "Figure":
+    def _picture(self) -> Picture:
         """The learning curves, foretold and simulated, beside the levels that matter."""
-        from biasfree.report import plot_courses
-
-        return plot_courses(
-            [(c.times, c.losses, c.linear_times, c.linear_losses) for c in self.checks],
-            [(f.times, f.losses) for f in self.forecasts if f.how != "simulation"],
-            {self.solution.kind: self.solution.loss, "least of two layers": self.floor.two_layer},
-            self.departure_time if self.verdict == "linear until" else None,
-            self.settings["loss"],
+        return Picture(
+            "courses",
+            "Loss against flow time: simulated networks, their linear twins, and what was foretold",
+            {
+                "simulated": [(c.times, c.losses, c.linear_times, c.linear_losses) for c in self.checks],
+                "foretold": [(f.times, f.losses) for f in self.forecasts if f.how != "simulation"],
+                "levels": {self.solution.kind: self.solution.loss, "least of two layers": self.floor.two_layer},
+                "departure": self.departure_time if self.verdict == "linear until" else None,
+                "loss": self.settings["loss"],
+            },
         )
 
 

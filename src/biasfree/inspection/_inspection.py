@@ -2,12 +2,14 @@
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float
 
+from biasfree import answer as answers
 from biasfree import checks, datasets, files, measure
+from biasfree.answer import Picture, Section, Table
 from biasfree.datasets import Dataset
 from biasfree.inspection import _merging
 from biasfree.inspection._layer_reports import LayerReport, layer_reports
@@ -17,17 +19,14 @@ from biasfree.models._layers import Layers
 from biasfree.models._reading import read
 from biasfree.theory import homogeneity_error
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _PROBES = 200
 # A network this near to its best linear map is called linear in effect.
 _NEARLY = 0.01
 _SHOWN = 1000
 
 
-@dataclass(frozen=True, eq=False)
-class Inspection:
+@dataclass(frozen=True, eq=False, repr=False)
+class Inspection(answers.Answer):
     """What a trained network is as a function; ``print`` it, ``to_dict()`` it or ``plot()`` it.
 
     Attributes:
@@ -95,6 +94,9 @@ class Inspection:
         top = self.answer.maximum
         return files.plain(
             {
+                "title": self.title,
+                "verdict": self.verdict,
+                "headline": self.headline,
                 "model": {"source": self.model.source, "widths": self.model.widths, "slopes": self.model.slopes},
                 "bias_free": self.bias_free,
                 "homogeneous": self.homogeneous,
@@ -130,13 +132,36 @@ class Inspection:
             }
         )  # fmt: skip
 
-    def sentences(self) -> dict[str, list[str]]:
+    @property
+    def title(self) -> str:
+        """What was asked."""
+        return f"Is {self.model.source} linear? {self.model}"
+
+    @property
+    def verdict(self) -> str:
+        """ "linear", "not linear" or "not decided"."""
+        return {True: "linear", False: "not linear", None: "not decided"}[self.linear]
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        return self._linearity()[0]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Model, data and seed."""
+        return {"model": str(self.model), "data": self.data_name or "none", "seed": self.seed}
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
         """What there is to say, in order, under a heading each."""
-        return {
-            "What it is": [*self._kind(), *self.model.notes],
-            "Is it linear?": self._linearity(),
-            "Its neurons": self._neurons(),
-        }
+        caption = "Left: output against the best linear map. Right: singular values of each layer."
+        return (
+            Section("What it is", [*self._kind(), *self.model.notes]),
+            Section("Is it linear?", self._linearity()),
+            Section("Its neurons", self._neurons()),
+            Section("Its layers", table=self._layers(), pictures=[Picture("inspection", caption, {"found": self})]),
+        )
 
     def _kind(self) -> list[str]:
         if self.bias_free:
@@ -204,8 +229,7 @@ class Inspection:
                 )
         return told
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """The layers as a table: headings, and a row of text for each layer."""
+    def _layers(self) -> Table:
         heads = ["layer", "shape", "norm", "stable rank", "rank", "s₂/s₁", "alignment", "imbalance", "residual"]
         equation = self.layers[0].equation
         if equation is not None:
@@ -218,27 +242,7 @@ class Inspection:
             ]
             for layer in self.layers
         ]  # fmt: skip
-        return heads, rows
-
-    def plot(self) -> "Figure":
-        """Output against the best linear map, and the singular values of the layers: a matplotlib Figure."""
-        from biasfree.report._answer_plots import plot_inspection
-
-        return plot_inspection(self)
-
-    def __str__(self) -> str:
-        """One screen."""
-        lines = [f"{self.model.source}: {self.model}"]
-        for told in self.sentences().values():
-            lines += [f"  {sentence}" for sentence in told]
-        heads, rows = self.table()
-        widths = [max(len(row[i]) for row in [heads, *rows[:12]]) for i in range(len(heads))]
-        lines += ["  " + "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in [heads, *rows[:12]]]
-        if len(rows) > 12:
-            lines.append(f"  … and {len(rows) - 12} layers more")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return Table(heads, rows)
 
 
 def inspect(

@@ -1,5 +1,6 @@
 """What is shown to a person: plots, progress, and the executable paper's page."""
 
+from biasfree.report._answer import PICTURES, answer_html, answer_json, answer_text, draw, write_answer
 from biasfree.report._course_plot import plot_courses
 from biasfree.report._outcomes import Outcome, Request, write_json
 from biasfree.report._page import write_page
@@ -8,15 +9,21 @@ from biasfree.report._progress import progress_bar
 from biasfree.report._reproduce import StudyError, Workers, reproduce
 
 __all__ = [
+    "PICTURES",
     "Outcome",
     "Request",
     "StudyError",
     "Workers",
+    "answer_html",
+    "answer_json",
+    "answer_text",
+    "draw",
     "plot_courses",
     "plot_loss",
     "progress_bar",
     "reproduce",
     "save_figure",
+    "write_answer",
     "write_json",
     "write_page",
 ]

@@ -1,0 +1,249 @@
+"""From a table to a data set: which columns are targets, which are inputs, and what must be numbers.
+
+What was done to the table (columns left out, categories encoded) and what stands out in it is told in
+``Dataset.origin``: ``columns`` names the inputs, ``targets`` the outputs, ``notes`` holds sentences.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biasfree import checks
+from biasfree.datasets._dataset import Dataset
+
+# Slow to import, and needed for tables only.
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ID_NAMES = ("id", "index", "row", "rownumber", "row_number", "rowid", "uuid", "key", "no", "nr")
+_MOST_CATEGORIES = 100
+
+
+def from_table(
+    table: "pd.DataFrame",
+    target: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] = (),
+    categories: str | None = None,
+    name: str = "table",
+    origin: dict[str, Any] | None = None,
+) -> Dataset:
+    """A data set from a table with one sample per row.
+
+    Args:
+        table: all columns but the targets are inputs.
+        target: the column to predict, or several for several outputs; by default the one called ``target``.
+        drop: columns to leave out.
+        categories: "onehot" turns every column of words into one column of 0 and 1 per word; refused without.
+        name: of the data set.
+        origin: where it comes from.
+
+    Raises:
+        ValueError: a missing or repeated column, entries that are no finite numbers.
+
+    >>> import pandas as pd
+    >>> data = from_table(pd.DataFrame({"id": [7, 8], "size": [1.0, 2.0], "price": [3.0, 5.0]}), "price", drop="id")
+    >>> data.inputs.tolist(), data.targets.tolist(), data.origin["columns"]
+    ([[1.0], [2.0]], [3.0, 5.0], ('size',))
+    """
+    table = table.rename(columns=str)
+    wanted, left_out = _asked(target), _asked(drop)
+    _check_names(table, wanted, left_out, name)
+    table = table.drop(columns=left_out)
+    targets = wanted or ["target"]
+    if len(table.columns) == len(targets):
+        listed = ", ".join(map(repr, map(short, targets)))
+        raise ValueError(f"{name} has no input column besides the target {listed}.")
+    if table.empty:
+        raise ValueError(f"{name} has columns but no rows.")
+    notes = [f"Left out: {'column' if len(left_out) == 1 else 'columns'} {', '.join(left_out)}."] if left_out else []
+    if categories is not None:
+        checks.one_of(categories, ("onehot",), "categories")
+        table = _one_hot(table, targets, name, notes)
+    for column in table.columns:
+        _check_column(table[column], short(column), name, column in targets)
+    inputs = table.drop(columns=targets)
+    notes += _id_like(inputs)
+    told = {
+        **(origin or {"table": name}),
+        "target": targets[0] if len(targets) == 1 else tuple(targets),
+        "columns": tuple(inputs.columns),
+        "targets": tuple(targets),
+        "notes": tuple(notes),
+    }
+    values = table[targets].to_numpy(dtype=np.float64)
+    # Sample by sample in memory, as all that follows reads them.
+    return Dataset(np.ascontiguousarray(inputs.to_numpy(dtype=np.float64)), values, name, told)
+
+
+def as_dataset(
+    data: Any,
+    target: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] = (),
+    *,
+    sep: str | None = None,
+    decimal: str | None = None,
+    categories: str | None = None,
+) -> Dataset:
+    """A data set from what a user has: a ``Dataset``, a DataFrame, a path, a pair (inputs, targets) or one array.
+
+    Args:
+        data: of an array with two axes the last column is the target, or the column whose number ``target`` gives.
+        target, drop, categories: as of ``from_table``; columns of arrays are called "0", "1", ….
+        sep, decimal: of text files, found out by default.
+
+    Raises:
+        ValueError: anything else, or data that are not what they should be.
+
+    >>> as_dataset(([[1.0, 2.0], [3.0, 4.0]], [1.0, -1.0])).targets
+    array([ 1., -1.])
+    >>> as_dataset(np.array([[1.0, 2.0, 5.0], [3.0, 4.0, 6.0]])).targets
+    array([5., 6.])
+    """
+    from biasfree.datasets._files import load
+
+    if isinstance(data, (str, os.PathLike)):
+        return load(data, target, drop, sep=sep, decimal=decimal, categories=categories)
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        return from_table(data, target, drop, categories, "table")
+    asked = {"target": target, "drop": drop, "categories": categories}
+    given = [name for name, value in asked.items() if value is not None and len(value)]
+    if isinstance(data, Dataset):
+        if given:
+            raise ValueError(f"{given[0]} names columns of a table, and {data.name} is a data set already.")
+        return data
+    if isinstance(data, (tuple, list)) and len(data) == 2:
+        if given:
+            raise ValueError(f"{given[0]} names columns of a table, but inputs and targets were given as a pair.")
+        return _from_pair(*data)
+    array = checks.numeric(data, "data")
+    if array.ndim != 2:
+        raise ValueError(
+            f"data must be a Dataset, a DataFrame, a path, a pair (inputs, targets) or an array of shape (samples, "
+            f"columns), got an array of shape {array.shape}."
+        )
+    import pandas as pd
+
+    table = pd.DataFrame(array).rename(columns=str)
+    wanted = [str(array.shape[1] - 1)] if target is None else target
+    return from_table(table, wanted, drop, categories, "array")
+
+
+def _from_pair(inputs: Any, targets: Any) -> Dataset:
+    """Inputs and targets as arrays, lists, DataFrames or Series; names of columns are kept."""
+    origin: dict[str, Any] = {"arrays": "inputs and targets"}
+    if hasattr(inputs, "columns"):
+        for column in inputs.columns:
+            _check_column(inputs[column], short(column), "the inputs", False)
+        origin["columns"] = tuple(map(str, inputs.columns))
+        origin["notes"] = tuple(_id_like(inputs.rename(columns=str)))
+        inputs = inputs.to_numpy(dtype=np.float64)
+    if hasattr(targets, "to_numpy"):
+        targets = targets.to_numpy()
+    return Dataset(inputs, targets, "data", origin)
+
+
+def short(text: object) -> str:
+    """At most forty characters of it."""
+    shown = str(text)
+    return shown if len(shown) <= 40 else f"{shown[:39]}…"
+
+
+def _asked(names: str | Sequence[str] | None) -> list[str]:
+    if names is None:
+        return []
+    return [names] if isinstance(names, str) else [str(name) for name in names]
+
+
+def _check_names(table: "pd.DataFrame", wanted: list[str], left_out: list[str], name: str) -> None:
+    columns = list(table.columns)
+    shown = ", ".join(map(short, columns[:12])) + (f" and {len(columns) - 12} more" if len(columns) > 12 else "")
+    for column in wanted or ["target"]:
+        if column not in columns:
+            ask = "" if wanted else " Name the column to predict with `target` (--target on the command line)."
+            raise ValueError(f"no column {short(column)!r} in {name}.{ask} Its columns: {shown}.")
+    for column in left_out:
+        if column not in columns:
+            raise ValueError(f"cannot leave out {short(column)!r}: no such column in {name}. Its columns: {shown}.")
+        if column in (wanted or ["target"]):
+            raise ValueError(f"column {short(column)!r} cannot be the target and be left out. Take one of the two.")
+    twice = [column for column, count in Counter(wanted).items() if count > 1]
+    if twice:
+        raise ValueError(f"the target {short(twice[0])!r} was named twice. Name each output once.")
+    repeated = [column for column, count in Counter(columns).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{name} has more than one column named {short(repeated[0])!r}. Rename or remove all but one.")
+
+
+def _one_hot(table: "pd.DataFrame", targets: list[str], name: str, notes: list[str]) -> "pd.DataFrame":
+    """Columns of words as columns of 0 and 1; nothing else is touched."""
+    import pandas as pd
+
+    words = [c for c in table.columns if table[c].dtype.kind not in "biuf" and c not in targets]
+    for column in words:
+        missing, count = int(table[column].isna().sum()), table[column].nunique()
+        if missing:
+            raise ValueError(_missing(short(column), name, missing))
+        if count > _MOST_CATEGORIES:
+            raise ValueError(
+                f"column {short(column)!r} in {name} has {count} different words, more than {_MOST_CATEGORIES}: it "
+                "looks like names or free text, not categories. Leave it out with `drop` (--drop on the command line)."
+            )
+        notes.append(
+            f"Column {short(column)} was encoded as {count} columns of 0 and 1. They add up to 1 on every sample, so "
+            "that the network has a constant input, which acts much like a bias."
+        )
+    return pd.get_dummies(table, columns=words, dtype=float) if words else table
+
+
+def _check_column(entries: "pd.Series", column: str, name: str, is_target: bool) -> None:
+    """Raise ValueError unless all entries are numbers; say whether it is words, a stray word, or nothing at all."""
+    import pandas as pd
+
+    if entries.dtype.kind not in "biuf":
+        stray = entries.notna() & pd.to_numeric(entries, errors="coerce").isna()
+        first = int(np.argmax(stray))
+        if stray.any() and stray.mean() < 0.5:
+            raise ValueError(
+                f"column {column!r} in {name} is not numeric in {int(stray.sum())} of {len(entries)} rows (the "
+                f"first is {short(entries.iloc[first])!r} in row {first + 1}). Correct or drop these rows."
+            )
+        shown = ", ".join(short(value) for value in list(dict.fromkeys(entries.dropna().astype(str)))[:3])
+        remedy = (
+            "Encode the classes as numbers: two of them as −1 and 1, one against the others if there are more."
+            if is_target
+            else 'Let it be encoded with categories="onehot" (--categories onehot), one column of 0 and 1 per word as '
+            "pandas.get_dummies gives, or leave it out with `drop` (--drop)."
+        )
+        raise ValueError(f"column {column!r} in {name} is not numeric ({shown or 'all entries are missing'}). {remedy}")
+    missing = int(entries.isna().sum())
+    if missing:
+        raise ValueError(_missing(column, name, missing))
+
+
+def _missing(column: str, name: str, count: int) -> str:
+    return (
+        f"column {column!r} in {name} has {count} missing or undefined entr{'y' if count == 1 else 'ies'}. Fill them "
+        "in (say, by the column's median) or drop these rows, or leave the column out with `drop` (--drop)."
+    )
+
+
+def _id_like(inputs: "pd.DataFrame") -> list[str]:
+    """Sentences on inputs that look like row numbers or identifiers."""
+    found = []
+    for column in inputs.columns:
+        values = inputs[column].to_numpy()
+        if len(values) < 3 or values.dtype.kind not in "iuf" or (values != np.round(values)).any():
+            continue
+        steps = np.diff(values)
+        counted = bool(steps[0] != 0 and (steps == steps[0]).all())
+        plain = str(column).strip().lower()
+        named = plain in _ID_NAMES or plain.endswith(("_id", " id", "-id"))
+        if counted or (named and len(np.unique(values)) == len(values)):
+            found.append(
+                f"Column {short(column)} looks like a row number or an identifier (whole numbers, all different) and "
+                f"is used as an input. Leave it out with `drop` (--drop {short(column)})."
+            )
+    return found
