@@ -68,7 +68,7 @@ def test_onnx_with_biases_and_a_slope_of_ones_own(run) -> None:
     again = inspect("b.npz")
     original = inspect(FOLDER / "biases_float64.onnx")
     x = np.random.default_rng(0).normal(size=(50, 3))
-    np.testing.assert_allclose(again.model(x), original.model(x), atol=1e-13)
+    np.testing.assert_allclose(again.graph(x), original.graph(x), atol=1e-13)
     np.savez("plain.npz", W1=np.eye(2), W2=np.ones((1, 2)))
     code, out, _ = run("plain.npz", "--slope", "0.5")
     assert code == 0

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 import biasfree as bf
 from biasfree.inspection import inspect
 from biasfree.inspection._certificate import certificate, supremum
-from biasfree.inspection._linear_answer import answered
+from biasfree.inspection._decision import decided
 from biasfree.inspection._milp import largest_deviation
 from biasfree.inspection._relaxation import deviation_bound, ranges
 from biasfree.models._layers import Layers
@@ -67,7 +67,7 @@ FAMILY = {
 @pytest.mark.parametrize("name", FAMILY)
 def test_no_sample_beats_the_certified_bound(name) -> None:
     model = FAMILY[name]
-    found = answered(model, seed=0)
+    found = decided(model, seed=0)
     x = sphere(100_000, model.widths[0], seed=1)
     deviations = np.linalg.norm(model(x) - x @ found.nearness.linear_map.T, axis=1)
     assert deviations.max() <= found.certificate.bound
@@ -84,13 +84,13 @@ def test_no_sample_beats_the_certified_bound(name) -> None:
 def test_bounds_are_of_use() -> None:
     """Tight where exact, and small where the network is nearly linear."""
     plane = FAMILY["in the plane"]
-    found = answered(plane, 0)
+    found = decided(plane, 0)
     angles = np.linspace(0, 2 * np.pi, 200_001)
     x = np.column_stack([np.cos(angles), np.sin(angles)])
     top = np.abs(plane(x) - x @ found.nearness.linear_map.T).max()
     assert top <= found.certificate.bound <= top * (1 + 1e-6)
-    assert answered(FAMILY["Eq. 40"], 0).certificate.bound < 1e-12
-    near = answered(FAMILY["near Eq. 40"], 0)
+    assert decided(FAMILY["Eq. 40"], 0).certificate.bound < 1e-12
+    near = decided(FAMILY["near Eq. 40"], 0)
     assert 1e-6 < near.certificate.bound < 1e-2
 
 
@@ -154,15 +154,15 @@ def test_a_deep_network_that_only_the_program_proves_linear(scale) -> None:
     model = Layers.of([scale * w for w in model.weights], None, model.slopes)
     found = inspect(model)
     assert found.linear is True
-    assert "mixed-integer" in found.answer.why
+    assert "mixed-integer" in found.decision.why
     # And one weight of the middle layer changed by a thousandth makes it nonlinear, at a witness that is checked.
     weights = [w.copy() for w in model.weights]
     weights[1][0, 0] *= 1.001
     bent = inspect(Layers.of(weights, None, model.slopes))
     assert bent.linear is False
-    near = bent.answer.nearness
+    near = bent.decision.nearness
     x = near.witness
-    assert np.abs(bent.model(x[None])[0] - near.linear_map @ x).max() == pytest.approx(near.largest * np.linalg.norm(x))
+    assert np.abs(bent.graph(x[None])[0] - near.linear_map @ x).max() == pytest.approx(near.largest * np.linalg.norm(x))
     assert near.largest > 0
 
 
@@ -173,10 +173,10 @@ def test_answers_on_known_functions() -> None:
     assert inspect(bf.Network([[[0.0, 0.0]], [[1.0]]], 0.0)).linear is True
     odd = inspect(depth_separation_network())
     assert odd.linear is False
-    assert odd.answer.nearness.even < 1e-12
-    assert odd.answer.nearness.odd == pytest.approx(1.0)
+    assert odd.decision.nearness.even < 1e-12
+    assert odd.decision.nearness.odd == pytest.approx(1.0)
     absolute = inspect(bf.Network([[[1.0, 2.0], [-1.0, -2.0]], [[1.0, 1.0]]], 0.0))
-    assert absolute.answer.form.is_even
+    assert absolute.decision.form.is_even
     assert absolute.distance_from_linear == pytest.approx(1.0)
     assert absolute.certified_bound == pytest.approx(np.sqrt(5))
     single = inspect(bf.Network([[[3.0, 4.0]]], 0.0))
@@ -202,7 +202,7 @@ def test_two_layers_are_linear_iff_kinks_cancel(seed, slope, outputs) -> None:
     assert no.linear is False
     size = 0.1 * (1 - slope) / 2 * np.linalg.norm(rows[0])
     assert no.certified_bound == pytest.approx(size, rel=1e-6)
-    assert no.answer.nearness.largest <= size * (1 + 1e-9)
+    assert no.decision.nearness.largest <= size * (1 + 1e-9)
 
 
 def test_float32_rounding_is_not_taken_for_a_kink(tmp_path) -> None:

@@ -227,7 +227,7 @@ def test_safetensors_by_hand_with_a_header_that_looks_like_a_pickle(tmp_path) ->
     found = inspect(tmp_path / "m.safetensors")
     assert found.linear is True
     assert found.linear_map.tolist() == [2.0]
-    assert any("ReLU is taken" in note for note in found.model.notes)
+    assert any("ReLU is taken" in note for note in found.graph.notes)
 
 
 def test_npz_with_and_without_what_network_saves(tmp_path) -> None:

@@ -50,11 +50,11 @@ def certificate(model: Layers, linear_map: Float[np.ndarray, "out dim"]) -> Cert
     """
     best = Certificate(np.inf, "")
     for small in _smaller(model):
-        for found in _bounds(small.model, linear_map):
+        for found in _bounds(small.layers, linear_map):
             total = found.bound + small.error + _ROUNDING * model.scale
             if total < best.bound:
-                merging = f", after merging to {'-'.join(map(str, small.model.widths))}"
-                best = Certificate(float(total), found.method + merging * (small.model.widths != model.widths))
+                merging = f", after merging to {'-'.join(map(str, small.layers.widths))}"
+                best = Certificate(float(total), found.method + merging * (small.layers.widths != model.widths))
     return best
 
 
@@ -65,10 +65,10 @@ def _smaller(model: Layers) -> list[_merging.Merged]:
     if max(model.widths) > _MOST_MERGED:
         return [exact]
     coarsest = _merging.merged_for_function(model, _TOLERANCES[-1])
-    if coarsest.model.widths == exact.model.widths:
+    if coarsest.layers.widths == exact.layers.widths:
         return [exact]
     between = [_merging.merged_for_function(model, tolerance) for tolerance in _TOLERANCES[:-1]]
-    return list({(each.model.widths, each.error): each for each in (exact, *between, coarsest)}.values())
+    return list({(each.layers.widths, each.error): each for each in (exact, *between, coarsest)}.values())
 
 
 def _bounds(model: Layers, linear_map: np.ndarray) -> list[Certificate]:

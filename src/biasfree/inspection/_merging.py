@@ -32,12 +32,12 @@ class Merged:
     """A smaller model.
 
     Attributes:
-        model: the smaller one.
+        layers: the smaller one.
         error: a bound on ‖f(x) − f_small(x)‖/‖x‖ for all x, in exact arithmetic; for a model with biases on
             ‖f(x) − f_small(x)‖/‖(x, 1)‖.
     """
 
-    model: Layers
+    layers: Layers
     error: float
 
 
@@ -55,7 +55,7 @@ def compress(network: Network, tolerance: float = EXACT) -> Network:
     >>> compress(Network([[[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]], [[1.0, 1.0, 0.0]]], slope=0.0))
     2-1-1 ReLU network
     """
-    return merged_for_function(Layers.from_network(network), tolerance).model.as_network()
+    return merged_for_function(Layers.from_network(network), tolerance).layers.as_network()
 
 
 def merged_for_function(model: Layers, tolerance: float = EXACT) -> Merged:

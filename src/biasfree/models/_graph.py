@@ -156,7 +156,7 @@ class Graph:
 
     def batches(self, values: tuple[np.ndarray, ...], copies: int = 1) -> Iterable[tuple[np.ndarray, ...]]:
         """The samples in groups whose values fit in memory together, each taken ``copies`` times."""
-        rows = max(1, _AT_ONCE // (copies * max(1, self.entries(values))))
+        rows = max(1, _AT_ONCE // (copies * max(1, self.entries(values[: len(self.ports)]))))
         for start in range(0, max(len(values[0]), 1), rows):
             yield tuple(value[start : start + rows] for value in values)
 

@@ -6,6 +6,7 @@ Deeper networks are sampled in pairs ±x: the best linear map is fitted to one d
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -54,7 +55,7 @@ class Nearness:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Decision:
     """Whether f(x) = Mx for all x.
 
     Attributes:
@@ -73,33 +74,51 @@ class Answer:
     certificate: Certificate | None
     maximum: Maximum | None
 
+    def to_dict(self, seed: int) -> dict[str, Any]:
+        """For JSON."""
+        near, form, top = self.nearness, self.form, self.maximum
+        return {
+            "why": self.why,
+            "certified_by": None if self.certificate is None else self.certificate.method,
+            "parity": {"odd": near.odd, "even": near.even},
+            "sphere": {"distance": near.distance, "standard_error": near.error, "pairs": near.pairs, "seed": seed},
+            "witness": {"x": near.witness, "deviation": near.largest},
+            "canonical_form": None if form is None else {
+                "linear_map": form.linear_map, "directions": form.directions, "coefficients": form.coefficients,
+                "is_linear": form.is_linear, "is_odd": form.is_odd, "is_even": form.is_even,
+            },
+            "exact_maximum": None if top is None else {
+                "value": top.value, "x": top.point, "bound": top.bound, "finished": top.finished
+            },
+        }  # fmt: skip
 
-def tolerance_of(model: Layers) -> float:
-    """What counts as zero, relative to the scale of the weights."""
-    return max(TOLERANCE, 16 * model.rounding)
+
+def tolerance_of(rounding: float) -> float:
+    """What counts as zero, relative to the scale of the weights, for numbers stored with this rounding."""
+    return max(TOLERANCE, 16 * rounding)
 
 
-def answered(model: Layers, seed: int) -> Answer:
+def decided(model: Layers, seed: int) -> Decision:
     """Decide, with everything known on the way."""
     return _without_biases(model, seed) if model.bias_free else _with_biases(model, seed)
 
 
-def _without_biases(model: Layers, seed: int) -> Answer:
-    exact = model if model.depth == 2 else _merging.merged_for_function(model).model
-    tolerance = tolerance_of(model)
+def _without_biases(model: Layers, seed: int) -> Decision:
+    exact = model if model.depth == 2 else _merging.merged_for_function(model).layers
+    tolerance = tolerance_of(model.rounding)
     if exact.depth <= 2:
         form = _form(exact)
         near = _from_form(model, form, seed)
         bound = certificate(model, near.linear_map)
         how = "" if exact is model else f" after exact merging to {'-'.join(map(str, exact.widths))}"
         if form.is_linear:
-            return Answer(True, f"exactly: every kink cancels{how}.", form, near, bound, None)
+            return Decision(True, f"exactly: every kink cancels{how}.", form, near, bound, None)
         if bound.bound <= tolerance * model.scale:
             why = f"to {tolerance:.0e} of the weights' scale: kinks cancel but for a certified {bound.bound:.1e}‖x‖."
-            return Answer(True, why, form, near, bound, None)
+            return Decision(True, why, form, near, bound, None)
         count = len(form.directions)
         why = f"{count} kink{' does' if count == 1 else 's do'} not cancel{how}."
-        return Answer(False, why, form, near, bound, None)
+        return Decision(False, why, form, near, bound, None)
     near = _sampled(model, seed)
     bound = certificate(model, near.linear_map)
     linear, why = _judged(near, bound, tolerance, model.scale)
@@ -113,7 +132,7 @@ def _without_biases(model: Layers, seed: int) -> Answer:
             bound = Certificate(float(boxed), "mixed-integer programming on the unit box, solver's tolerance added")
         if linear is None:
             linear, why = _by_program(maximum, tolerance, model.scale)
-    return Answer(linear, why, None, near, bound, maximum)
+    return Decision(linear, why, None, near, bound, maximum)
 
 
 def _judged(near: Nearness, bound: Certificate, tolerance: float, scale: float) -> tuple[bool | None, str]:
@@ -138,13 +157,13 @@ def _by_program(maximum: Maximum, tolerance: float, scale: float) -> tuple[bool 
     return None, "not decided: mixed-integer programming ran out of time."
 
 
-def _with_biases(model: Layers, seed: int) -> Answer:
+def _with_biases(model: Layers, seed: int) -> Decision:
     near = _sampled(model, seed)
     offset = model(np.zeros((1, model.widths[0])))[0]
-    tolerance = tolerance_of(model) * (model.scale + sum(np.abs(model.bias(k)).max() for k in range(model.depth)))
+    tolerance = tolerance_of(model.rounding) * (model.scale + sum(np.abs(model.bias(k)).max() for k in range(model.depth)))
     has_offset = bool(np.abs(offset).max() > tolerance)
     if model.depth <= 2 or model.is_affine:
-        small = _merging.merged_for_function(model).model
+        small = _merging.merged_for_function(model).layers
         # In (x, 1) the first layer has no biases; a row of bias alone makes no kink.
         kinks = False
         if small.depth == 2:
@@ -153,12 +172,12 @@ def _with_biases(model: Layers, seed: int) -> Answer:
             kinks = bool(form.directions[:, :-1].any())
         if not kinks:
             if has_offset:
-                return Answer(False, "it is linear plus a constant.", None, near, None, None)
-            return Answer(True, "exactly: every kink cancels, and so do the constants.", None, near, None, None)
-        return Answer(False, "not every kink cancels.", None, near, None, None)
+                return Decision(False, "it is linear plus a constant.", None, near, None, None)
+            return Decision(True, "exactly: every kink cancels, and so do the constants.", None, near, None, None)
+        return Decision(False, "not every kink cancels.", None, near, None, None)
     if near.largest > tolerance:
-        return Answer(False, "its biases bend it or shift it.", None, near, None, None)
-    return Answer(None, "not decided for a deep network with biases.", None, near, None, None)
+        return Decision(False, "its biases bend it or shift it.", None, near, None, None)
+    return Decision(None, "not decided for a deep network with biases.", None, near, None, None)
 
 
 def _form(model: Layers) -> ParityForm:
