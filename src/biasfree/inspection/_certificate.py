@@ -4,7 +4,7 @@ Every step is an inequality: a network is first made smaller, with a bound on wh
 input is restricted to the directions that W₁ sees. What is left is bounded
 
 - exactly, when one or two directions are left: f is linear between its kinks on the circle, so extremes are found;
-- for two layers by the even part Σ c_l|v_lᵀx| (Theorem 1): terms of one sign sum to at most √(Σ|c|·λ_max(Σ|c| v vᵀ));
+- for two layers by the even part Σ c_l|v_lᵀx| (Theorem 1), without merging: by optimal transport (`_transport`);
 - for deeper ones by linear relaxation (`_relaxation`).
 
 Several tolerances of merging are tried and the smallest sum of the parts is kept.
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.inspection import _merging, _relaxation
+from biasfree.inspection._transport import transport_bound
 from biasfree.models._layers import Layers
 from biasfree.theory import ParityForm, parity_form
 
@@ -78,7 +79,7 @@ def _bounds(model: Layers, linear_map: np.ndarray) -> list[Certificate]:
     if model.depth == 2:
         form = parity_form(model.as_network())
         gap = _norm(form.linear_map - linear_map)
-        found.append(Certificate(gap + even_bound(form), "the even part of Theorem 1"))
+        found.append(Certificate(gap + even_bound(form), "the even part of Theorem 1, by optimal transport"))
     narrow = _in_few_directions(model, linear_map)
     if narrow is not None:
         found.append(narrow)
@@ -92,20 +93,13 @@ def even_bound(form: ParityForm) -> float:
     """A bound on ‖Σ c_l |v_lᵀx|‖ for ‖x‖ = 1.
 
     >>> from biasfree import Network
-    >>> even_bound(parity_form(Network([[[1.0, 0.0], [0.0, 1.0]], [[2.0, -2.0]]], slope=0.0)))
+    >>> round(even_bound(parity_form(Network([[[1.0, 0.0], [0.0, 1.0]], [[2.0, -2.0]]], slope=0.0))), 9)
     1.0
     """
     if form.is_linear:
         return 0.0
 
-    def one_sign(weights: np.ndarray) -> float:
-        kept = weights > 0
-        if not kept.any():
-            return 0.0
-        scaled = np.sqrt(weights[kept])[:, None] * form.directions[kept]
-        return float(min(weights.sum(), np.sqrt(weights.sum()) * np.linalg.norm(scaled, 2)))
-
-    single = [max(one_sign(np.maximum(row, 0)), one_sign(np.maximum(-row, 0))) for row in form.coefficients]
+    single = [transport_bound(form.directions, row) for row in form.coefficients]
     sizes = np.linalg.norm(form.coefficients, axis=0)
     together = np.linalg.norm(form.coefficients / np.sqrt(sizes), 2) * np.linalg.norm(
         np.sqrt(sizes)[:, None] * form.directions, 2

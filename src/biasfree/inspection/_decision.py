@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from biasfree.inspection import _merging, _milp
+from biasfree.inspection import _merging, _milp, _search
 from biasfree.inspection._certificate import Certificate, certificate
 from biasfree.inspection._milp import Maximum
 from biasfree.models._layers import Layers
@@ -197,13 +197,9 @@ def _from_form(model: Layers, form: ParityForm, seed: int) -> Nearness:
     even = max(float(np.einsum("ol,lm,om->", form.coefficients, moments, form.coefficients)), 0.0)
     total = linear + even
     shares = (np.sqrt(even / total), np.sqrt(linear / total)) if total else (0.0, 0.0)
-    # Of the form, not of the network's outputs, whose rounding would hide an even part of 1e-16.
-    random = np.random.default_rng(seed).normal(size=(_WITNESSES, form.linear_map.shape[1]))
-    inputs = np.concatenate([form.directions, np.eye(form.linear_map.shape[1]), _unit(random)])
-    values = np.linalg.norm(form.even_part(inputs).reshape(len(inputs), -1), axis=1)
-    top = int(np.argmax(values))
+    witness, largest = _search.of_form(form, np.concatenate([form.directions, np.eye(form.linear_map.shape[1])]), seed)
     return Nearness(
-        form.linear_map, float(shares[0]), 0.0, float(shares[1]), float(shares[0]), 0, inputs[top], float(values[top])
+        form.linear_map, float(shares[0]), 0.0, float(shares[1]), float(shares[0]), 0, witness, largest
     )
 
 
@@ -237,10 +233,14 @@ def _sampled(model: Layers, seed: int) -> Nearness:
     error = spread / (2 * distance) if distance else 0.0
     tried = np.concatenate([fresh, -fresh, _tried(model)])
     values = np.linalg.norm(model(tried) - tried @ linear_map.T, axis=1)
-    top = int(np.argmax(values))
+    order = np.argsort(-values)
+    witness, largest = tried[order[0]], float(values[order[0]])
+    if model.bias_free:
+        improved, found = _search.of_layers(model, linear_map, tried[order[:_WITNESSES]], seed)
+        witness, largest = (improved, found) if found > largest else (witness, largest)
     return Nearness(
         linear_map, float(distance), float(error), float(np.sqrt(odd_part.mean() / mean)),
-        float(np.sqrt(even_part.mean() / mean)), pairs, tried[top], float(values[top]),
+        float(np.sqrt(even_part.mean() / mean)), pairs, witness, largest,
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def _certified(found: "Inspection") -> list[str]:
     if answer.certificate is not None:
         gap = found.certificate_gap
         apart = "." if gap is None or found.linear else (
-            f"; the largest met is {near.largest:.3g}‖x‖, {gap:.2g} times less." if gap > 1.005
+            f"; the largest met is {near.largest:.3g}‖x‖, {gap:.2g} times smaller." if gap > 1.005
             else f"; that is reached, at x = {_vector(near.witness)}."
         )  # fmt: skip
         told.append(f"Certified: |f(x) − Mx| ≤ {answer.certificate.bound:.3g}‖x‖ ({answer.certificate.method}){apart}")
