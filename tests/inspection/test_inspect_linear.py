@@ -247,7 +247,7 @@ def test_distance_on_the_data_is_least_squares() -> None:
     rest = np.linalg.lstsq(data.inputs, outputs, rcond=None)[1]
     assert found.distance_from_linear == pytest.approx(np.sqrt(rest[0]) / np.linalg.norm(outputs))
     active = data.inputs @ np.asarray(network.weights[0]).T > 0
-    assert found.layers[0].dead == (~active.any(axis=0)).sum()
-    assert found.layers[0].always_active == active.all(axis=0).sum()
+    assert found.layer_reports[0].dead == (~active.any(axis=0)).sum()
+    assert found.layer_reports[0].always_active == active.all(axis=0).sum()
     with pytest.raises(ValueError, match="dimension 2"):
         inspect(network, np.ones((3, 3)))

@@ -3,6 +3,7 @@
 python -m tests.models.torch_models        needs what ``make bench`` sets up
 """
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ class Denoiser(nn.Sequential):
         relu = nn.ReLU()
         widths = [1, *[channels] * (layers - 1), 1]
         parts: list[nn.Module] = []
-        for before, after in zip(widths[:-1], widths[1:], strict=True):
+        for before, after in itertools.pairwise(widths):
             parts += [nn.Conv2d(before, after, 3, padding=1, bias=False), relu]
         super().__init__(*parts[:-1])
 

@@ -1,8 +1,8 @@
 """Jacobians of convolutional networks by few products: pixels too far apart to reach one output share a direction.
 
-Along each axis of an image, output position p depends on input positions low(p) … high(p) only. These ranges follow from the
-operations. With d the longest range, inputs d apart never meet in an output, so d directions per axis (and one set per
-channel) hold the whole Jacobian: the idea of Curtis, Powell and Reid for sparse Jacobians.
+Along each axis of an image, output position p depends on input positions low(p) … high(p) only. These ranges follow
+from the operations. With d the longest range, inputs d apart never meet in an output, so d directions per axis (and one
+set per channel) hold the whole Jacobian: the idea of Curtis, Powell and Reid for sparse Jacobians.
 """
 
 import math

@@ -160,7 +160,9 @@ def _by_program(maximum: Maximum, tolerance: float, scale: float) -> tuple[bool 
 def _with_biases(model: Layers, seed: int) -> Decision:
     near = _sampled(model, seed)
     offset = model(np.zeros((1, model.widths[0])))[0]
-    tolerance = tolerance_of(model.rounding) * (model.scale + sum(np.abs(model.bias(k)).max() for k in range(model.depth)))
+    tolerance = tolerance_of(model.rounding) * (
+        model.scale + sum(np.abs(model.bias(k)).max() for k in range(model.depth))
+    )
     has_offset = bool(np.abs(offset).max() > tolerance)
     if model.depth <= 2 or model.is_affine:
         small = _merging.merged_for_function(model).layers
@@ -198,9 +200,7 @@ def _from_form(model: Layers, form: ParityForm, seed: int) -> Nearness:
     total = linear + even
     shares = (np.sqrt(even / total), np.sqrt(linear / total)) if total else (0.0, 0.0)
     witness, largest = _search.of_form(form, np.concatenate([form.directions, np.eye(form.linear_map.shape[1])]), seed)
-    return Nearness(
-        form.linear_map, float(shares[0]), 0.0, float(shares[1]), float(shares[0]), 0, witness, largest
-    )
+    return Nearness(form.linear_map, float(shares[0]), 0.0, float(shares[1]), float(shares[0]), 0, witness, largest)
 
 
 def _sampled(model: Layers, seed: int) -> Nearness:

@@ -1,7 +1,7 @@
 """A network, or any function, as inspection sees it: rows in, rows out, and products with its Jacobian A_x = ∂f/∂x.
 
-Three kinds: fully connected layers by NumPy, graphs by JAX (both exact), and functions of which only values are known, by
-central differences.
+Three kinds: fully connected layers by NumPy, graphs by JAX (both exact), and functions of which only values are known,
+by central differences.
 """
 
 import math
@@ -21,6 +21,8 @@ Rows = Float[np.ndarray, "samples entries"]
 # Entries of a Jacobian that is held whole.
 MOST_ENTRIES = 20_000_000
 _PRODUCTS = 32
+# Directions that go through a graph together.
+_GROUPS = (16, 64, 256)
 
 
 class Function(ABC):
@@ -31,6 +33,10 @@ class Function(ABC):
     @abstractmethod
     def shaped(self, points: Points) -> np.ndarray:
         """f, shape (samples, *shape)."""
+
+    def shape(self, points: Points) -> tuple[int, ...]:
+        """The shape of one output."""
+        return self.shaped(points[:1]).shape[1:]
 
     def __call__(self, points: Points) -> Rows:
         """F, shape (samples, outputs)."""
@@ -111,25 +117,21 @@ class GraphFunction(Function):
             found.append(np.asarray(_evaluate.along(self.graph.nodes, part[:count], part[count:])))
         return _rows(np.concatenate(found))
 
+    def shape(self, points: Points) -> tuple[int, ...]:
+        """The shape of one output, without computing it."""
+        return self.graph.shapes(points.values)[-1]
+
     def from_one(self, point: Points, tangents: Rows) -> Rows:
         """Forward differentiation of many directions at once."""
         from biasfree.models import _evaluate
 
-        shaped = tangents.reshape(len(tangents), *point.shape)
-        found = []
-        for (part,) in self._groups(point, shaped):
-            found.append(_rows(np.asarray(_evaluate.from_one(self.graph.nodes, point.values, part))))
-        return np.concatenate(found)
+        return self._in_groups(_evaluate.from_one, point, tangents.reshape(len(tangents), *point.shape))
 
     def back_to_one(self, point: Points, cotangents: Rows) -> Rows:
         """A_xᵀ u for many u at one sample."""
         from biasfree.models import _evaluate
 
-        shape = self.graph.shapes(point.values)[-1]
-        found = []
-        for (part,) in self._groups(point, cotangents.reshape(len(cotangents), *shape)):
-            found.append(_rows(np.asarray(_evaluate.back_to_one(self.graph.nodes, point.values, part))))
-        return np.concatenate(found)
+        return self._in_groups(_evaluate.back_to_one, point, cotangents.reshape(len(cotangents), *self.shape(point)))
 
     def jacobian(self, point: Points) -> Float[np.ndarray, "out dim"]:
         """By as few products as its structure allows: directions whose outputs do not meet share one (`_colouring`)."""
@@ -146,12 +148,18 @@ class GraphFunction(Function):
         step = _PRODUCTS * 8
         return np.concatenate([self.back_to_one(point, np.eye(out)[i : i + step]) for i in range(0, out, step)])
 
-    def _groups(self, point: Points, rows: np.ndarray) -> Any:
-        """Equal groups, so that one compiled function serves all but the last."""
-        entries = max(1, self.graph.entries(point.values))
-        step = max(1, min(len(rows), _PRODUCTS * 8, 40_000_000 // entries))
+    def _in_groups(self, product: Callable[..., Any], point: Points, rows: np.ndarray) -> Rows:
+        """Products in groups of a few sizes, filled up with zeros: each size is compiled once."""
+        most = 40_000_000 // max(1, self.graph.entries(point.values))
+        step = next((size for size in _GROUPS if size >= min(len(rows), most)), _GROUPS[-1])
+        step = max(1, min(step, most))
+        found = []
         for start in range(0, len(rows), step):
-            yield (rows[start : start + step],)
+            part = rows[start : start + step]
+            filled = np.zeros((step, *part.shape[1:]))
+            filled[: len(part)] = part
+            found.append(_rows(np.asarray(product(self.graph.nodes, point.values, filled)))[: len(part)])
+        return np.concatenate(found)
 
 
 class BlackBox(Function):

@@ -28,15 +28,15 @@ def inspect(
     jointly: bool = False,
     seed: int = 0,
 ) -> Inspection:
-    """Tell what a trained network is: how far from linear on your data, bias-free, homogeneous, and what it does locally.
+    """Tell what a trained network is: how far from linear on your data, bias-free, homogeneous, and what it does.
 
-    Nothing in a file is ever executed; pickles are refused, but for tensors that ``torch.load(weights_only=True)`` reads.
+    Nothing in a file is ever executed. Of pickles only tensors are read, by ``torch.load(weights_only=True)``.
 
     Args:
-        model: path of an ONNX, safetensors, NPZ (W1, W2, …) or PT file, a ``Network``, a PyTorch module, or any function
-            of a batch of inputs, which needs ``data``.
-        data: where it is measured: a ``Dataset``, inputs of shape (samples, …), a path (table, NPY, NPZ); for a model with
-            several inputs a tuple of arrays or a mapping by name. Random inputs without it, and said so.
+        model: path of an ONNX, safetensors, NPZ (W1, W2, …) or PT file, a ``Network``, a PyTorch module, or any
+            function of a batch of inputs, which needs ``data``.
+        data: where it is measured: a ``Dataset``, inputs of shape (samples, …), a path (table, NPY, NPZ); for a model
+            with several inputs a tuple of arrays or a mapping by name. Random inputs without it, and said so.
         slope: α of the activations, where the model does not say (NPZ, safetensors, PT); 0 is ReLU.
         tolerance: merge neurons that are parallel only nearly, as long as this changes the function by about this share
             of the weights' scale at most; exact merging by default.
@@ -62,17 +62,19 @@ def inspect(
     graph = read(model, slope, _shapes(data))
     points = _points.drawn(graph, seed) if data is None else _points.given(data, graph.ports)
     layers = graph.layers
+    if jointly and len(graph.ports) == 1:
+        raise ValueError("jointly is about extra inputs, such as noise maps, and the model has one input only.")
     if layers is None:
         graph.shapes(points.values)
-        if jointly and len(graph.ports) == 1:
-            raise ValueError("--jointly is about extra inputs, and the model has one input only.")
     function: Function = GraphFunction(graph) if layers is None else ChainFunction(layers)
     decision = None if layers is None else decided(layers, seed)
     merged = None if layers is None else _merging.merged_for_function(layers, tolerance)
     inputs = None if data is None else points.x
     reports = graph_reports(graph) if layers is None else layer_reports(layers, inputs)
     left_out = list(graph.left_out)
-    return _measured(function, graph, points, jointly, seed, decision, reports, merged, tolerance, left_out, graph.source)
+    return _measured(
+        function, graph, points, jointly, seed, decision, reports, merged, tolerance, left_out, graph.source
+    )
 
 
 def _function(function: Any, data: Any, tolerance: float, jointly: bool, seed: int) -> Inspection:

@@ -76,9 +76,13 @@ class Inspection(answers.Answer):
     def homogeneous(self) -> bool | None:
         """Whether f(cx) = c f(x) for every c > 0; None when that is left open.
 
-        Without biases it follows from the operations, in all inputs jointly. Else it is false where a departure was met.
+        Without biases it follows from the operations, in all inputs jointly; else it is false where it fails.
         """
-        if self.graph is not None and self.graph.homogeneous and (len(self.graph.ports) == 1 or self.homogeneity.jointly):
+        if (
+            self.graph is not None
+            and self.graph.homogeneous
+            and (len(self.graph.ports) == 1 or self.homogeneity.jointly)
+        ):
             return True
         return False if self.homogeneity.error > self._zero else None
 
@@ -187,7 +191,8 @@ class Inspection(answers.Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON can hold it."""
-        layers = self.layers
+        layers, ports = self.layers, () if self.graph is None else self.graph.ports
+        over = "the data" if self.on_data else "random inputs" if self.decision is None else "the unit sphere"
         small = self.linear_map is not None and np.size(self.linear_map) <= 10_000
         return files.plain(
             {
@@ -197,7 +202,7 @@ class Inspection(answers.Answer):
                 "model": {
                     "source": self.source,
                     "kind": "function" if self.graph is None else str(self.graph),
-                    "inputs": [] if self.graph is None else [{"name": p.name, "shape": p.shape} for p in self.graph.ports],
+                    "inputs": [{"name": port.name, "shape": port.shape} for port in ports],
                     "widths": None if layers is None else layers.widths,
                     "slopes": None if layers is None else layers.slopes,
                 },
@@ -207,7 +212,7 @@ class Inspection(answers.Answer):
                 "linear": self.linear,
                 "linear_map": self.linear_map if small else None,
                 "distance_from_linear": self.distance_from_linear,
-                "distance_over": "the data" if self.on_data else "the unit sphere" if self.decision else "random inputs",
+                "distance_over": over,
                 "data": {"name": self.points.name, "drawn": self.points.drawn, "samples": len(self.points)},
                 "homogeneity": self.homogeneity.to_dict(),
                 "linear_share": self.share.to_dict(),

@@ -86,7 +86,7 @@ def layer_reports(model: Layers, inputs: Float[np.ndarray, "samples dim"] | None
 
 def graph_reports(graph: Graph) -> tuple[LayerReport, ...]:
     """A report for each layer of weights of any graph; kernels are taken as matrices (outputs, inputs × positions)."""
-    reports = []
+    reports: list[LayerReport] = []
     for node in graph.nodes:
         operation = node.operation
         if not isinstance(operation, (ops.Linear, ops.Conv)):

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 
 from biasfree.inspection._function import MOST_ENTRIES, Function
 from biasfree.inspection._points import Points, spread
 
 # n³ of all spectra together; above the second size they come from AᵀA, twice as fast and right to 1e-8 of the largest.
 _WORK, _BY_SQUARE = 9e10, 1200
-_MOST_MAPS, _VECTORS = 64, 6
+_MOST_MAPS, _VECTORS = 16, 6
+# Below this size threads wait for each other longer than they work.
+_ONE_THREAD = 600
 _PROBES, _PROBED = 16, 32
 
 
@@ -52,7 +55,7 @@ class LocalMaps:
 
     Attributes:
         maps: the samples looked at closely.
-        variation: root mean square of ‖A_x − Ā‖ relative to that of ‖A_x‖ over samples, Ā their mean; 0 for a linear map.
+        variation: root mean square of ‖A_x − Ā‖ relative to that of ‖A_x‖, Ā the mean; 0 for a linear map.
         varied_over: samples that this rests on.
         by_probes: whether it was estimated from random directions, for want of memory.
         shape: of x, for pictures.
@@ -91,7 +94,7 @@ def measured(function: Function, points: Points, seed: int) -> LocalMaps | None:
         points: where.
         seed: of random directions, for variation of maps too large to be held.
     """
-    out = function.shaped(points[:1]).shape[1:]
+    out = function.shape(points)
     dim, outputs = points.x.shape[1], int(np.prod(out))
     if dim * outputs > MOST_ENTRIES:
         return None
@@ -109,9 +112,7 @@ def measured(function: Function, points: Points, seed: int) -> LocalMaps | None:
     probes = np.random.default_rng(seed).normal(size=(_PROBES, dim))
     moved = np.stack([function.from_one(some[[i]], probes) for i in range(len(some))])
     apart = float(((moved - moved.mean(axis=0)) ** 2).sum())
-    return LocalMaps(
-        maps, float(np.sqrt(apart / (float((moved**2).sum()) or 1.0))), len(some), True, points.shape, out
-    )
+    return LocalMaps(maps, float(np.sqrt(apart / (float((moved**2).sum()) or 1.0))), len(some), True, points.shape, out)
 
 
 def _looked_at(sample: int, matrix: np.ndarray) -> LocalMap:
@@ -133,7 +134,8 @@ def decomposed(matrix: Float[np.ndarray, "out dim"]) -> tuple[np.ndarray, float,
     """
     smaller = min(matrix.shape)
     if smaller <= _BY_SQUARE:
-        left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
+        with threadpool_limits(1 if smaller <= _ONE_THREAD else None, user_api="blas"):
+            left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
         resolution = float(values[0]) * max(matrix.shape) * np.finfo(float).eps if len(values) else 0.0
         return values, resolution, left[:, :_VECTORS], right[:_VECTORS].T
     wide = matrix.shape[1] > matrix.shape[0]

@@ -64,7 +64,8 @@ class Patterns:
 
 def measured(graph: Graph, points: Points) -> Patterns | None:
     """Activity of all activations; None where there are none."""
-    places, names = [], []
+    places: list[int] = []
+    names: list[str] = []
     for node in graph.nodes:
         if isinstance(node.operation, ops.Activation) and np.any(np.asarray(node.operation.slope) != 1):
             places.append(node.inputs[0])
@@ -88,8 +89,8 @@ def _values(graph: Graph, some: Points, places: tuple[int, ...]) -> Any:
     """The inputs of the activations, batch by batch."""
     layers = graph.layers
     if layers is not None and graph.chain is not None:
-        for part in layers.batches(some.x):
-            found = layers.preactivations(part)[:-1]
+        for rows in layers.batches(some.x):
+            found = layers.preactivations(rows)[:-1]
             yield [h for h, slope in zip(found, layers.slopes, strict=True) if slope != 1]
         return
     from biasfree.models import _evaluate

@@ -18,7 +18,7 @@ from biasfree.models._graph import fitted
 # What stands for a size that the model leaves open, and how many random inputs are drawn: a few for each dimension, so
 # that a linear map is determined, but no more numbers than these.
 OPEN_SIZE = 16
-_LEAST, _PER_DIMENSION, _MOST_DRAWN = 256, 4, 2_000_000
+_LEAST, _PER_DIMENSION, _MOST_DRAWN = 256, 4, 150_000
 _MOST_BYTES = 2**30
 _ARRAYS = (".npy", ".npz")
 
@@ -95,14 +95,14 @@ def given(data: Any, ports: tuple[Port, ...], name: str | None = None) -> Points
         missing = [port.name for port in ports if port.name not in data]
         if missing:
             wanted = ", ".join(repr(port.name) for port in ports)
-            raise ValueError(f"the data must have an entry for each input of the model ({wanted}), {missing[0]!r} lacks.")
+            raise ValueError(f"the data need an entry for each input of the model ({wanted}), and lack {missing[0]!r}.")
         data = tuple(data[port.name] for port in ports)
     arrays = tuple(data) if isinstance(data, tuple) else (data,)
     if len(arrays) != len(ports):
         wanted = ", ".join(map(str, ports))
         raise ValueError(
-            f"the model takes {len(ports)} inputs ({wanted}), and the data are {len(arrays)}. Give a tuple of arrays, a "
-            "mapping by name, or an NPZ file with an array for each."
+            f"the model takes {len(ports)} inputs ({wanted}), and the data are {len(arrays)}. Give a tuple of arrays, "
+            "a mapping by name, or an NPZ file with an array for each."
         )
     values = tuple(
         fitted(checks.finite(checks.numeric(array, "data"), "data"), port)
@@ -146,4 +146,6 @@ def _loaded(source: Path, ports: tuple[Port, ...]) -> Any:
     if len(ports) == 1:
         return datasets.load(source)
     wanted = ", ".join(repr(port.name) for port in ports)
-    raise ValueError(f"{source.name} must hold an array for each input of the model ({wanted}), and holds {names[:10]}.")
+    raise ValueError(
+        f"{source.name} must hold an array for each input of the model ({wanted}), and holds {names[:10]}."
+    )

@@ -28,7 +28,9 @@ def of_form(form: ParityForm, tried: Rows, seed: int) -> tuple[np.ndarray, float
     return _best(ascent, tried, form.directions, seed, form.directions.size * (1 + len(form.coefficients)))
 
 
-def of_layers(layers: Layers, linear_map: Float[np.ndarray, "out dim"], tried: Rows, seed: int) -> tuple[np.ndarray, float]:
+def of_layers(
+    layers: Layers, linear_map: Float[np.ndarray, "out dim"], tried: Rows, seed: int
+) -> tuple[np.ndarray, float]:
     """x and ‖f(x) − Mx‖/‖x‖ for layers without biases."""
 
     def ascent(x: Rows) -> tuple[np.ndarray, Rows]:
@@ -48,7 +50,7 @@ def of_layers(layers: Layers, linear_map: Float[np.ndarray, "out dim"], tried: R
 def _best(
     ascent: Callable[[Rows], tuple[np.ndarray, Rows]], tried: Rows, kinks: Rows, seed: int, work: int
 ) -> tuple[np.ndarray, float]:
-    """The best of given points, of random ones and of those beside kinks, the better half of them improved step by step."""
+    """The best of given points, random ones and ones beside kinks, the better ones improved step by step."""
     dim = tried.shape[1]
     count = int(np.clip(_WORK / (_STEPS * max(work, 1)), 16, _STARTS))
     rng = np.random.default_rng(seed)

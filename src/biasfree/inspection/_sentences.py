@@ -65,10 +65,10 @@ def _measured(found: "Inspection") -> list[str]:
     if share.affine is not None:
         told.append(f"A linear map plus a constant explains {_share(share.affine)}.")
     if not found.linear:
-        where = f", most in output {share.worst_output + 1}" if found.outputs.shape[1] > 1 else ""
+        where = f", most in {_place(found, share.worst_output)}" if found.outputs.shape[1] > 1 else ""
         told.append(
-            f"The linear map fails most at sample {share.worst_sample}, where it misses {percent(share.worst_distance)} of "
-            f"the output{where}."
+            f"The linear map fails most at sample {share.worst_sample}, where it misses "
+            f"{percent(share.worst_distance)} of the output{where}."
         )
     jointly = " in all inputs jointly" if scaling.jointly else ""
     told.append(
@@ -77,8 +77,8 @@ def _measured(found: "Inspection") -> list[str]:
     )
     how = ", by differences of values" if scaling.by_differences else ""
     told.append(
-        f"Net bias f(x) − A_x x: {percent(scaling.net_bias)} of the output, at most {percent(scaling.largest_net_bias)} "
-        f"on a sample{how}."
+        f"Net bias f(x) − A_x x: {percent(scaling.net_bias)} of the output, at most "
+        f"{percent(scaling.largest_net_bias)} on a sample{how}."
     )
     return told
 
@@ -86,7 +86,9 @@ def _measured(found: "Inspection") -> list[str]:
 def _certified(found: "Inspection") -> list[str]:
     answer = found.decision
     if answer is None:
-        why = "of a function only values are known" if found.graph is None else "it is no fully connected chain of layers"
+        why = (
+            "of a function only values are known" if found.graph is None else "it is no fully connected chain of layers"
+        )
         return [f"No certificate: {why}. What stands above holds where it was measured."]
     near, told = answer.nearness, []
     if answer.certificate is not None:
@@ -130,15 +132,15 @@ def _local(found: "Inspection") -> list[str]:
     top = local.maps[0]
     kept = top.singular_values[top.singular_values > top.resolution]
     told = [
-        f"A_x at {_samples(len(ranks))}: effective rank {_range(ranks)} of {len(top.singular_values)}; largest singular "
-        f"value {_range([float(m.singular_values[0]) for m in local.maps])}; {len(kept)} above rounding at sample "
-        f"{top.sample}."
+        f"A_x at {_samples(len(ranks))}: effective rank {_range(ranks)} of {len(top.singular_values)}; largest "
+        f"singular value {_range([float(m.singular_values[0]) for m in local.maps])}; {len(kept)} above rounding at "
+        f"sample {top.sample}."
     ]
     lopsided = [m.asymmetry for m in local.maps if m.asymmetry is not None]
     if lopsided and len(top.singular_values) > 1:
         told.append(
-            f"Asymmetry ‖A − Aᵀ‖/2‖A‖: {_range(lopsided)}; Σs² is {_range([m.dimensionality for m in local.maps])}, the "
-            "dimension of what is kept if A_x is a projection."
+            f"Asymmetry ‖A − Aᵀ‖/2‖A‖: {_range(lopsided)}; Σs² is {_range([m.dimensionality for m in local.maps])}, "
+            "the dimension of what is kept if A_x is a projection."
         )
     if local.varied_over > 1:
         by = ", estimated from random directions" if local.by_probes else ""
@@ -191,7 +193,9 @@ def _kind(found: "Inspection") -> list[str]:
         told.append(f"It has biases in {where}, {state}.")
     bent = sorted({n.operation.title for n in graph.nodes if not n.operation.homogeneous})
     if bent:
-        told.append(f"{', '.join(bent)} {'is' if len(bent) == 1 else 'are'} not piecewise linear: measured, not certified.")
+        told.append(
+            f"{', '.join(bent)} {'is' if len(bent) == 1 else 'are'} not piecewise linear: measured, not certified."
+        )
     return [*told, *notes]
 
 
@@ -246,6 +250,15 @@ def _pictures(found: "Inspection") -> list[Picture]:
 
 def _is_image(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and min(shape[1:]) >= 4
+
+
+def _place(found: "Inspection", output: int) -> str:
+    """An output by its number, or by channel and pixel."""
+    out = () if found.local is None else found.local.out
+    if len(out) < 2:
+        return f"output {output + 1}"
+    channel, *pixel = (int(i) for i in np.unravel_index(output, out))
+    return f"channel {channel} at ({', '.join(map(str, pixel))})"
 
 
 def _share(value: float) -> str:

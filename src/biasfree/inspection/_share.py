@@ -1,9 +1,9 @@
 """How much of a network's output on the data is linear, judged on samples that did not choose the linear map.
 
-The best linear map M is by least squares, and each sample is judged by the map that the *others* give, which has a closed form:
-the residual of a sample that is left out is r_i/(1 − h_i) with h_i its leverage. Where samples are too few for least squares
-(images), the mean of the other samples' local maps A_x is a second candidate; the one that predicts left-out samples
-better is taken.
+The best linear map M is by least squares, and each sample is judged by the map that the *others* give, which has a
+closed form: the residual of a sample that is left out is r_i/(1 − h_i) with h_i its leverage. Where samples are too few
+for least squares (images), the mean of the other samples' local maps A_x is a second candidate; the one that predicts
+left-out samples better is taken.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class LinearShare:
         in_sample: the same distance when no sample is left out, None where least squares fits anything.
         per_sample: the share of each sample, shape (samples,).
         chosen: which samples, where there are too many for all.
-        affine: the share when a constant is allowed too, None where it was not asked for.
+        affine: the share when a constant is allowed too, None without biases or with too few samples.
         linear_map: M from all samples, shape (outputs, dim); None where it is too large to hold or never formed.
         method: how M was found, in words.
         worst_sample, worst_output: where Mx misses f(x) most.
@@ -92,8 +92,7 @@ def measured(function: Function, points: Points, with_constant: bool) -> LinearS
             rest, kept, f = other, chosen[few], f[few]
             linear_map = None
             method = (
-                f"the mean of the local maps of {len(few)} samples, each judged without itself; {len(some)} samples are too "
-                f"few to fit a map of {out}×{dim} numbers better"
+                f"mean of {len(few)} local maps, each sample judged by the others'; too few samples for least squares"
             )
     size, missed = np.linalg.norm(f, axis=1), np.linalg.norm(rest, axis=1)
     total = float((size**2).sum()) or 1.0
@@ -103,7 +102,7 @@ def measured(function: Function, points: Points, with_constant: bool) -> LinearS
         share, float(np.sqrt(max(1 - share, 0.0))),
         None if fit.interpolates else float(np.sqrt(fit.squares / max(fit.total, 1e-300))),
         1 - (missed / np.where(size > 0, size, np.inf)) ** 2, kept,
-        _affine(x, function(some) / unit) if with_constant else None, linear_map, method,
+        _affine(x, function(some) / unit) if with_constant and len(x) > dim + 1 else None, linear_map, method,
         int(kept[worst]), int(np.argmax(np.abs(rest[worst]))), float(missed[worst] / (size[worst] or 1.0)), len(kept),
     )  # fmt: skip
 

@@ -17,9 +17,7 @@ from scipy.sparse import coo_array
 _PARTNERS, _MOST_TERMS = 30, 3_000
 
 
-def transport_bound(
-    directions: Float[np.ndarray, "lines dim"], coefficients: Float[np.ndarray, "lines"]
-) -> float:
+def transport_bound(directions: Float[np.ndarray, "lines dim"], coefficients: Float[np.ndarray, "lines"]) -> float:
     """A bound on the largest |Σ c_l|v_lᵀx|| where ‖x‖ = 1.
 
     Args:

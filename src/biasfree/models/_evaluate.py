@@ -180,7 +180,7 @@ def _(operation: ops.Pool, value: Any) -> Any:
 
 @apply.register
 def _(operation: ops.Reduce, value: Any) -> Any:
-    function = {"mean": jnp.mean, "sum": jnp.sum, "max": jnp.max}[operation.kind]
+    function: Any = {"mean": jnp.mean, "sum": jnp.sum, "max": jnp.max}[operation.kind]
     return function(value, axis=tuple(a + 1 for a in operation.axes), keepdims=operation.keep)
 
 

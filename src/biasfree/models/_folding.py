@@ -95,6 +95,6 @@ def _grouped(notes: list[str]) -> list[str]:
         return notes
     biased = sum("is a bias" in note for note in notes)
     return [
-        f"{len(notes)} batch normalisations are folded into the layers before them where that is possible; the shifts of "
-        f"{biased} of them are biases."
+        f"{len(notes)} batch normalisations are folded into the layers before them where that is possible; the shifts "
+        f"of {biased} of them are biases."
     ]

@@ -177,7 +177,9 @@ class Graph:
         except (TypeError, ValueError, IndexError, ZeroDivisionError, AssertionError) as error:
             sizes = ", ".join(str(v.shape[1:]) for v in values)
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"the network does not take inputs of shape {sizes}: {first[:200].rstrip('.')}.") from error
+            raise ValueError(
+                f"the network does not take inputs of shape {sizes}: {first[:200].rstrip('.')}."
+            ) from error
 
     def open_sizes(self, size: int) -> "tuple[tuple[int, ...], ...]":
         """Shapes of the inputs, with this in place of sizes that are open."""

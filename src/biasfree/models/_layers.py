@@ -181,8 +181,16 @@ class Layers:
         return Network(self.weights, slopes.pop() if slopes else 1.0, [s != 1 for s in self.slopes])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an NPZ with arrays W1 …, b1 … where there are biases, and ``slopes``; one slope also as Network's."""
-        target = files.writable(path, (".npz",))
+        """Write an NPZ with arrays W1 …, b1 … where there are biases, and ``slopes``; or ONNX, in float64.
+
+        One slope without biases is written so that ``Network.load`` reads it too.
+        """
+        target = files.writable(path, (".npz", ".onnx"))
+        if target.suffix.lower() == ".onnx":
+            from biasfree.models._onnx_writing import write_onnx
+
+            write_onnx(self, target)
+            return
         if self.bias_free and len({s for s in self.slopes if s != 1}) <= 1:
             self.as_network().save(target)
             return

@@ -11,6 +11,7 @@ import numpy as np
 from biasfree.models import _onnx_operators as operators
 from biasfree.models._folding import folded
 from biasfree.models._graph import Graph, Port
+from biasfree.models._onnx_builder import Builder
 
 _MOST_BYTES = 2**28
 _MOST_NODES = 10_000
@@ -105,7 +106,7 @@ def _followed(proto: Any, source: str) -> Graph:
     for tensor in graph.initializer:
         if tensor.name in constants:
             raise ValueError(f"the tensor {tensor.name[:40]!r} is stored twice")
-        constants[tensor.name], rounded = _values(tensor)
+        constants[tensor.name], rounded = stored_values(tensor)
         rounding = max(rounding, rounded)
     ports, notes = [], []
     for value in graph.input:
@@ -122,18 +123,18 @@ def _followed(proto: Any, source: str) -> Graph:
     except Exception:
         inferred = graph  # shapes of values are a help, not a need
     known = {v.name: _shape(v) for v in (*graph.input, *inferred.value_info, *inferred.output)}
-    builder = operators.Builder(constants, [p.name for p in ports], {k: v for k, v in known.items() if v is not None})
+    builder = Builder(
+        operators.OPERATORS, constants, [p.name for p in ports], {k: v for k, v in known.items() if v is not None}
+    )
     for node in graph.node:
-        rounding = max(rounding, *(_values(a.t)[1] for a in node.attribute if a.HasField("t")), 0.0)
+        rounding = max(rounding, *(stored_values(a.t)[1] for a in node.attribute if a.HasField("t")), 0.0)
         builder.add(node)
     nodes, left_out = builder.finished([value.name for value in graph.output])
-    whole = Graph(
-        tuple(ports), tuple(nodes), source, rounding or 2.0**-53, (*notes, *builder.notes), tuple(left_out)
-    )
+    whole = Graph(tuple(ports), tuple(nodes), source, rounding or 2.0**-53, (*notes, *builder.notes), tuple(left_out))
     return folded(whole)
 
 
-def _values(tensor: Any) -> tuple[np.ndarray, float]:
+def stored_values(tensor: Any) -> tuple[np.ndarray, float]:
     """Stored numbers, float64 or int64, with the relative rounding they were stored with."""
     import onnx
 

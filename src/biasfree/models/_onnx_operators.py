@@ -7,235 +7,7 @@ from typing import Any
 import numpy as np
 
 from biasfree.models import _operations as ops
-from biasfree.models._graph import Node
-
-_MOST_INPUTS = 64
-_FOLDED = 2**24
-
-
-class Unknown(ValueError):
-    """An operator, or a use of one, that we have no rule for; what comes before it may still be told."""
-
-
-class Builder:
-    """Collects nodes in order; values are known by their place, constant, or out of reach (``lost``)."""
-
-    def __init__(
-        self, constants: dict[str, np.ndarray], inputs: list[str], shapes: dict[str, list[int | None]]
-    ) -> None:
-        """Stored tensors, names of the inputs, and declared or inferred shapes with the samples' axis."""
-        self.constants, self.shapes = dict(constants), shapes
-        self.places = {name: i for i, name in enumerate(inputs)}
-        self.count = len(inputs)
-        self.nodes: list[Node] = []
-        self.lost: dict[str, str] = {}
-        self.feeding: list[int] = []
-        self.notes: list[str] = []
-
-    def add(self, proto: Any) -> None:
-        """One node of the file."""
-        title = f"{proto.op_type or '?'}{f' ({proto.name[:40]})' if proto.name else ''}"
-        names = [name for name in proto.input if name]
-        if len(proto.input) > _MOST_INPUTS:
-            raise ValueError(f"the node {title} has more than {_MOST_INPUTS} inputs")
-        if not proto.output:
-            raise ValueError(f"the node {title} has no output")
-        for name in proto.output:
-            if name and (name in self.places or name in self.constants or name in self.lost):
-                raise ValueError(f"the value {name[:40]!r} of its graph is given more than once")
-        missing = [n for n in names if not (n in self.places or n in self.constants or n in self.lost)]
-        if missing:
-            raise ValueError(f"the node {title} uses {missing[0][:40]!r}, which is neither stored nor computed before")
-        lost = [n for n in names if n in self.lost]
-        if lost:
-            self._lose(proto, self.lost[lost[0]], names)
-            return
-        attributes = _attributes(proto)
-        try:
-            if proto.domain not in ("", "ai.onnx"):
-                raise Unknown(f"the operator {title} is of another domain, {proto.domain[:40]!r}")
-            if all(n in self.constants for n in names):
-                self._fold(proto, attributes, title)
-                return
-            rule = OPERATORS.get(proto.op_type)
-            if rule is None:
-                raise Unknown(f"the operator {title} is not one we know")
-            found = rule(Call(self, proto, attributes, title))
-        except Unknown as error:
-            self._lose(proto, str(error), names)
-            return
-        if isinstance(found, np.ndarray):
-            self.constants[proto.output[0]] = found
-            return
-        place = found if isinstance(found, int) else self.put(*found, proto.name or proto.output[0])
-        self.places[proto.output[0]] = place
-
-    def put(self, operation: ops.Operation, inputs: tuple[int, ...], name: str) -> int:
-        """A node; its place."""
-        self.nodes.append(Node(operation, inputs, name[:60]))
-        return self.count + len(self.nodes) - 1
-
-    def finished(self, outputs: list[str]) -> tuple[list[Node], list[str]]:
-        """Nodes up to the output, and what is left out of it.
-
-        Raises:
-            ValueError: an output nobody makes, or one of whose way nothing is known.
-        """
-        left_out = []
-        for name in outputs:
-            if not (name in self.places or name in self.lost or name in self.constants):
-                raise ValueError(f"no operation makes its output {name[:40]!r}")
-        known = [name for name in outputs if name in self.places]
-        if not outputs:
-            raise ValueError("it has no output")
-        if known:
-            output = self.places[known[0]]
-            if len(outputs) > 1:
-                left_out.append(f"Of its {len(outputs)} outputs only {known[0]!r} is inspected.")
-        else:
-            weighty = [p for p in self.feeding if self._weighty(p)]
-            reason = self.lost.get(outputs[0], "its output is constant")
-            if not weighty:
-                raise ValueError(f"{reason}, and no layer of weights comes before it")
-            output = max(weighty)
-            left_out.append(f"From there on it is left out: {reason}. What follows is about {self._name(output)}.")
-        if output < self.count:
-            raise ValueError("its output is its input")
-        return self._pruned(output), left_out
-
-    def _pruned(self, output: int) -> list[Node]:
-        needed, stack = set(), [output]
-        while stack:
-            place = stack.pop()
-            if place >= self.count and place not in needed:
-                needed.add(place)
-                stack += self.nodes[place - self.count].inputs
-        order = sorted(needed)
-        moved = {old: self.count + new for new, old in enumerate(order)} | {i: i for i in range(self.count)}
-        kept = [self.nodes[place - self.count] for place in order]
-        nodes = [Node(n.operation, tuple(moved[i] for i in n.inputs), n.name) for n in kept]
-        used = {i for node in nodes for i in node.inputs}
-        if not set(range(self.count)) <= used:
-            raise ValueError("one of its inputs does not reach its output")
-        return nodes
-
-    def _weighty(self, place: int) -> bool:
-        stack, seen = [place], set()
-        while stack:
-            at = stack.pop()
-            if at < self.count or at in seen:
-                continue
-            seen.add(at)
-            node = self.nodes[at - self.count]
-            if isinstance(node.operation, (ops.Linear, ops.Conv)):
-                return True
-            stack += node.inputs
-        return False
-
-    def _name(self, place: int) -> str:
-        return "its input" if place < self.count else f"what {self.nodes[place - self.count]} gives"
-
-    def _lose(self, proto: Any, reason: str, names: list[str]) -> None:
-        self.feeding += [self.places[n] for n in names if n in self.places]
-        for name in proto.output:
-            self.lost[name] = reason
-
-    def _fold(self, proto: Any, attributes: dict[str, Any], title: str) -> None:
-        """Operations on stored tensors alone are carried out, those that exporters write."""
-        rule = FOLDS.get(proto.op_type)
-        if rule is None:
-            raise Unknown(f"the operator {title} on stored tensors is not one we know")
-        try:
-            found = rule(attributes, *(self.constants[n] for n in proto.input if n))
-        except (ValueError, TypeError, IndexError, KeyError) as error:
-            raise ValueError(f"the node {title} cannot be carried out on its stored tensors") from error
-        if found.size > _FOLDED:
-            raise ValueError(f"the node {title} makes {found.size:,} numbers of stored ones, more than we take in")
-        self.constants[proto.output[0]] = found
-
-
-class Call:
-    """One node as an operator's function sees it."""
-
-    def __init__(self, builder: Builder, proto: Any, attributes: dict[str, Any], title: str) -> None:
-        """Its inputs by place or as stored numbers, its attributes, its name for sentences."""
-        self.builder, self.attributes, self.title = builder, attributes, title
-        self.names = list(proto.input)
-        self.outputs = [name for name in proto.output if name]
-
-    def value(self, index: int = 0) -> int:
-        """The place of an input that is computed."""
-        name = self.names[index] if index < len(self.names) else ""
-        if name not in self.builder.places:
-            raise Unknown(f"the node {self.title} takes a stored tensor where a computed value belongs")
-        return self.builder.places[name]
-
-    def stored(self, index: int) -> np.ndarray | None:
-        """A stored input, None where there is none."""
-        name = self.names[index] if index < len(self.names) else ""
-        if not name:
-            return None
-        if name not in self.builder.constants:
-            raise Unknown(f"the node {self.title} needs {name[:40]!r} to be stored in the file, and it is computed")
-        return self.builder.constants[name]
-
-    def needed(self, index: int) -> np.ndarray:
-        """A stored input that must be there."""
-        found = self.stored(index)
-        if found is None:
-            raise ValueError(f"the node {self.title} lacks its input {index + 1}")
-        return found
-
-    def rank(self, index: int = 0) -> int | None:
-        """Axes of an input, the samples' included."""
-        shape = self.builder.shapes.get(self.names[index])
-        return None if shape is None else len(shape)
-
-    def shape(self, index: int = 0) -> list[int | None] | None:
-        """The shape of an input, the samples' axis included."""
-        return self.builder.shapes.get(self.names[index])
-
-    def get(self, name: str, otherwise: Any) -> Any:
-        """An attribute."""
-        return self.attributes.get(name, otherwise)
-
-    def whole(self, index: int) -> list[int]:
-        """A stored input as whole numbers."""
-        return [int(n) for n in np.asarray(self.needed(index)).reshape(-1)]
-
-    def axis(self, axis: int) -> int:
-        """An axis counted from the first after the samples.
-
-        Raises:
-            Unknown: the samples' own axis, or one counted from an unknown end.
-        """
-        if axis < 0:
-            rank = self.rank()
-            if rank is None:
-                raise Unknown(f"the node {self.title} counts axes from the end of a value of unknown shape")
-            axis += rank
-        if axis < 1:
-            raise Unknown(f"the node {self.title} works along the samples' axis")
-        return axis - 1
-
-    def same(self, array: np.ndarray) -> np.ndarray:
-        """Stored numbers that are combined with a value, with the samples' axis taken off."""
-        rank = self.rank(0 if self.names[0] in self.builder.places else 1)
-        if rank is not None and array.ndim > rank:
-            if any(n != 1 for n in array.shape[: array.ndim - rank]):
-                raise Unknown(f"the node {self.title} makes more axes than its input has")
-            array = array.reshape(array.shape[array.ndim - rank :])
-        if array.ndim and (array.ndim == rank or (rank is None and array.ndim > 1)):
-            if array.shape[0] != 1:
-                raise ValueError(
-                    f"the node {self.title} combines samples with stored numbers of shape {array.shape}, one for each "
-                    "sample"
-                )
-            array = array[0]
-        return np.asarray(array, dtype=float)
-
-
-Made = tuple[ops.Operation, tuple[int, ...]] | int | np.ndarray
+from biasfree.models._onnx_builder import Call, Made, UnknownError, attributes_of
 
 
 def inputs_of(proto: Any, constants: dict[str, np.ndarray]) -> int | None:
@@ -243,22 +15,13 @@ def inputs_of(proto: Any, constants: dict[str, np.ndarray]) -> int | None:
     weight = constants.get(proto.input[1]) if proto.op_type in ("MatMul", "Gemm") else None
     if weight is None or weight.ndim != 2:
         return None
-    turned = proto.op_type == "Gemm" and _attributes(proto).get("transB", 0)
+    turned = proto.op_type == "Gemm" and attributes_of(proto).get("transB", 0)
     return int(weight.shape[1 if turned else 0])
 
 
 def is_chain_start(users: list[Any]) -> bool:
     """Whether an input goes straight into a Flatten or a Reshape."""
     return len(users) == 1 and users[0].op_type in ("Flatten", "Reshape")
-
-
-def _attributes(proto: Any) -> dict[str, Any]:
-    from onnx import helper
-
-    try:
-        return {a.name: helper.get_attribute_value(a) for a in proto.attribute}
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"the attributes of the node {proto.op_type} cannot be read") from error
 
 
 # Layers
@@ -303,13 +66,13 @@ def _conv(call: Call, transposed: bool = False) -> Made:
     weight, bias = call.needed(1), call.stored(2)
     rank = weight.ndim - 2
     if rank not in (1, 2) or weight.dtype != np.float64:
-        raise Unknown(f"the node {call.title} has a kernel of shape {weight.shape}; we read 1-d and 2-d convolutions")
+        raise UnknownError(f"the node {call.title} has a kernel of shape {weight.shape}; 1-d and 2-d ones are read")
     groups = int(call.get("group", 1))
     stride = tuple(map(int, call.get("strides", [1] * rank)))
     dilation = tuple(map(int, call.get("dilations", [1] * rank)))
     extra = tuple(map(int, call.get("output_padding", [0] * rank)))
     if "output_shape" in call.attributes:
-        raise Unknown(f"the node {call.title} states its output's shape")
+        raise UnknownError(f"the node {call.title} states its output's shape")
     lists = (stride, dilation, extra)
     if any(len(each) != rank for each in lists) or min(*stride, *dilation, groups) < 1 or weight.shape[0] % groups:
         raise ValueError(f"the attributes of the node {call.title} do not fit its kernel of shape {weight.shape}")
@@ -337,7 +100,7 @@ def _padding(
     if automatic == "VALID":
         return ((0, 0),) * rank
     if any(s != 1 for s in stride):
-        raise Unknown(f"the node {call.title} pads by {automatic} with a stride; export explicit padding")
+        raise UnknownError(f"the node {call.title} pads by {automatic} with a stride; export explicit padding")
     total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     half = [(n // 2, n - n // 2) for n in total]
     return tuple(half if automatic == "SAME_UPPER" else [(b, a) for a, b in half])
@@ -345,7 +108,7 @@ def _padding(
 
 def _batch_norm(call: Call) -> Made:
     if call.get("training_mode", 0):
-        raise Unknown(f"the node {call.title} is in training mode; export the network in evaluation mode")
+        raise UnknownError(f"the node {call.title} is in training mode; export the network in evaluation mode")
     scale, bias, mean, variance = (call.needed(i) for i in (1, 2, 3, 4))
     factor = scale / np.sqrt(variance + float(call.get("epsilon", 1e-5)))
     rank = call.rank()
@@ -373,10 +136,10 @@ def _multiply(call: Call, divide: bool = False) -> Made:
     kept = [i for i in (0, 1) if call.names[i] in call.builder.places]
     if len(kept) == 2:
         if divide:
-            raise Unknown(f"the node {call.title} divides one computed value by another")
+            raise UnknownError(f"the node {call.title} divides one computed value by another")
         return ops.Product(), (call.value(0), call.value(1))
     if divide and kept[0] == 1:
-        raise Unknown(f"the node {call.title} divides by a computed value")
+        raise UnknownError(f"the node {call.title} divides by a computed value")
     other = call.same(call.needed(1 - kept[0]))
     _fits(call, other, kept[0])
     if divide and (other == 0).any():
@@ -422,7 +185,7 @@ def _clip(call: Call) -> Made:
     high = call.stored(2) if len(call.names) > 2 else call.attributes.get("max")
     if low is not None and float(low) == 0 and (high is None or float(high) >= 3e38):
         return ops.Activation(np.zeros(())), (call.value(),)
-    raise Unknown(f"the node {call.title} clips; only Clip from 0 on, a ReLU, is read")
+    raise UnknownError(f"the node {call.title} clips; only Clip from 0 on, a ReLU, is read")
 
 
 def _smooth(name: str) -> Callable[[Call], Made]:
@@ -435,10 +198,10 @@ def _softmax(call: Call) -> Made:
 
 def _layer_norm(call: Call) -> Made:
     if len(call.outputs) > 1:
-        raise Unknown(f"the node {call.title} gives its mean and spread too")
+        raise UnknownError(f"the node {call.title} gives its mean and spread too")
     rank, axis = call.rank(), int(call.get("axis", -1))
     if rank is None and axis >= 0:
-        raise Unknown(f"the node {call.title} counts axes of a value of unknown shape")
+        raise UnknownError(f"the node {call.title} counts axes of a value of unknown shape")
     axes = -axis if axis < 0 else (rank or 0) - axis
     made = ops.LayerNorm(call.stored(1), call.stored(2), axes, float(call.get("epsilon", 1e-5)))
     return made, (call.value(),)
@@ -460,9 +223,9 @@ def _identity(call: Call) -> Made:
 def _dropout(call: Call) -> Made:
     training = call.stored(2) if len(call.names) > 2 else None
     if training is not None and bool(np.any(training)):
-        raise Unknown(f"the node {call.title} is in training mode; export the network in evaluation mode")
+        raise UnknownError(f"the node {call.title} is in training mode; export the network in evaluation mode")
     if len(call.outputs) > 1:
-        raise Unknown(f"the node {call.title} gives its mask too")
+        raise UnknownError(f"the node {call.title} gives its mask too")
     return call.value()
 
 
@@ -471,7 +234,7 @@ def _cast(call: Call) -> Made:
 
     to = int(call.get("to", TensorProto.FLOAT))
     if to not in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16):
-        raise Unknown(f"the node {call.title} makes whole numbers of its input")
+        raise UnknownError(f"the node {call.title} makes whole numbers of its input")
     note = "Casts between floating types are left out: everything is computed in float64."
     call.builder.notes += [note] if note not in call.builder.notes else []
     return call.value()
@@ -496,9 +259,7 @@ def _reshape(call: Call) -> Made:
     # The samples' axis: 0 copies it, −1 works it out, and a fixed batch of the export is that size.
     batch = given[0] if given else None
     samples = first in (-1, 0) or (batch is not None and first == batch)
-    rest = [
-        (given[i] if given and i < len(given) else None) if n == 0 else n for i, n in enumerate(wanted[1:], 1)
-    ]
+    rest = [(given[i] if given and i < len(given) else None) if n == 0 else n for i, n in enumerate(wanted[1:], 1)]
     if not samples or any(n is None for n in rest) or sum(n == -1 for n in (*rest, *([-1] if first == -1 else []))) > 1:
         raise ValueError(f"the node {call.title} reshapes to {tuple(wanted)}, which is not one row per sample")
     if given and first == -1 and all(n is not None for n in given[1:]):
@@ -512,7 +273,7 @@ def _squeeze(call: Call) -> Made:
     shape = call.shape()
     axes = call.whole(1) if len(call.names) > 1 and call.names[1] else call.get("axes", None)
     if shape is None or axes is None or any(n is None for n in shape[1:]):
-        raise Unknown(f"the node {call.title} drops axes of a value of unknown shape")
+        raise UnknownError(f"the node {call.title} drops axes of a value of unknown shape")
     dropped = {call.axis(int(a)) for a in axes}
     return ops.Reshape(tuple(int(n or 1) for i, n in enumerate(shape[1:]) if i not in dropped)), (call.value(),)
 
@@ -521,7 +282,7 @@ def _unsqueeze(call: Call) -> Made:
     shape = call.shape()
     axes = call.whole(1) if len(call.names) > 1 else [int(a) for a in call.get("axes", [])]
     if shape is None or any(n is None for n in shape[1:]) or any(a == 0 for a in axes):
-        raise Unknown(f"the node {call.title} adds axes to a value of unknown shape")
+        raise UnknownError(f"the node {call.title} adds axes to a value of unknown shape")
     sizes: list[int | None] = list(shape)
     total = len(shape) + len(axes)
     for a in sorted(a % total for a in axes):
@@ -539,7 +300,7 @@ def _transpose(call: Call) -> Made:
 def _shape_of(call: Call) -> Made:
     shape = call.shape()
     if shape is None or any(n is None for n in shape[1:]):
-        raise Unknown(f"the node {call.title} asks for a shape that is not known")
+        raise UnknownError(f"the node {call.title} asks for a shape that is not known")
     # 0 stands for the samples' axis: a Reshape copies it.
     whole = np.array([0, *(n or 0 for n in shape[1:])])
     return whole[int(call.get("start", 0)) : call.attributes.get("end")]
@@ -555,7 +316,7 @@ def _pool(largest: bool) -> Callable[[Call], Made]:
         stride = tuple(map(int, call.get("strides", [1] * rank)))
         dilation = tuple(map(int, call.get("dilations", [1] * rank)))
         if call.get("ceil_mode", 0) or any(d != 1 for d in dilation) or len(call.outputs) > 1 or not kernel:
-            raise Unknown(f"the node {call.title} pools with ceil_mode, dilation or indices")
+            raise UnknownError(f"the node {call.title} pools with ceil_mode, dilation or indices")
         padding = _padding(call, kernel, stride, dilation)
         return ops.Pool(largest, kernel, stride, padding, bool(call.get("count_include_pad", 0))), (call.value(),)
 
@@ -566,7 +327,7 @@ def _whole_pool(kind: str) -> Callable[[Call], Made]:
     def rule(call: Call) -> Made:
         rank = call.rank()
         if rank is None or rank < 3:
-            raise Unknown(f"the node {call.title} pools a value of unknown shape")
+            raise UnknownError(f"the node {call.title} pools a value of unknown shape")
         return ops.Reduce(kind, tuple(range(1, rank - 1)), True), (call.value(),)
 
     return rule
@@ -576,7 +337,7 @@ def _reduce(kind: str) -> Callable[[Call], Made]:
     def rule(call: Call) -> Made:
         axes = call.whole(1) if len(call.names) > 1 and call.names[1] else call.get("axes", None)
         if axes is None:
-            raise Unknown(f"the node {call.title} works along the samples' axis")
+            raise UnknownError(f"the node {call.title} works along the samples' axis")
         found = tuple(sorted(call.axis(int(a)) for a in axes))
         return ops.Reduce(kind, found, bool(call.get("keepdims", 1))), (call.value(),)
 
@@ -592,14 +353,14 @@ def _resize(call: Call) -> Made:
         scales = np.array([1.0, *(s / n for s, n in zip(sizes[1:], [n or 1 for n in shape[1:]], strict=False))])
     whole = scales is not None and scales.size and np.all(scales == np.round(scales)) and np.all(scales >= 1)
     if mode not in (b"nearest", "nearest") or scales is None or not whole or scales[0] != 1:
-        raise Unknown(f"the node {call.title} resizes otherwise than to a multiple by the nearest neighbour")
+        raise UnknownError(f"the node {call.title} resizes otherwise than to a multiple by the nearest neighbour")
     coordinates = call.get("coordinate_transformation_mode", b"half_pixel")
     rounding = call.get("nearest_mode", b"round_prefer_floor")
     # For whole multiples these two pairs repeat every entry; others shift by one.
     if (coordinates, rounding) not in (
         (b"asymmetric", b"floor"), (b"half_pixel", b"round_prefer_floor"), (b"half_pixel", b"round_prefer_ceil")
     ) and call.title.startswith("Resize"):  # fmt: skip
-        raise Unknown(f"the node {call.title} resizes by {coordinates!r}, {rounding!r}")
+        raise UnknownError(f"the node {call.title} resizes by {coordinates!r}, {rounding!r}")
     return ops.Upsample(tuple(int(n) for n in scales[1:])), (call.value(),)
 
 
@@ -609,11 +370,11 @@ def _pad(call: Call) -> Made:
     pads = call.whole(1) if len(call.names) > 1 else [int(n) for n in call.get("pads", [])]
     value = call.stored(2) if len(call.names) > 2 else None
     if len(call.names) > 3 or mode not in ("constant", "reflect", "edge") or (value is not None and np.any(value)):
-        raise Unknown(f"the node {call.title} pads otherwise than by zeros, reflection or repetition")
+        raise UnknownError(f"the node {call.title} pads otherwise than by zeros, reflection or repetition")
     rank = len(pads) // 2
     widths = tuple(zip(pads[:rank], pads[rank:], strict=True))
     if not widths or widths[0] != (0, 0):
-        raise Unknown(f"the node {call.title} pads the samples' axis")
+        raise UnknownError(f"the node {call.title} pads the samples' axis")
     return ops.Pad(widths[1:], mode), (call.value(),)
 
 
@@ -631,55 +392,3 @@ OPERATORS: dict[str, Callable[[Call], Made]] = {
     "GlobalMaxPool": _whole_pool("max"), "ReduceMean": _reduce("mean"), "ReduceSum": _reduce("sum"),
     "ReduceMax": _reduce("max"), "Resize": _resize, "Upsample": _resize, "Pad": _pad,
 }  # fmt: skip
-
-
-def _constant(attributes: dict[str, Any]) -> np.ndarray:
-    from biasfree.models._onnx import _values
-
-    if "value" in attributes:
-        return _values(attributes["value"])[0]
-    for name in ("value_float", "value_floats"):
-        if name in attributes:
-            return np.asarray(attributes[name], dtype=np.float64)
-    for name in ("value_int", "value_ints"):
-        if name in attributes:
-            return np.asarray(attributes[name], dtype=np.int64)
-    raise ValueError("a constant that is no tensor")
-
-
-def _turned(attributes: dict[str, Any], values: np.ndarray) -> np.ndarray:
-    order = attributes.get("perm", list(range(values.ndim))[::-1])
-    return values.transpose([int(n) for n in order])
-
-
-def _cast_stored(attributes: dict[str, Any], values: np.ndarray) -> np.ndarray:
-    from onnx import TensorProto
-
-    whole = attributes["to"] in (TensorProto.INT64, TensorProto.INT32)
-    return values.astype(np.int64 if whole else np.float64)
-
-
-def _reshape_stored(attributes: dict[str, Any], values: np.ndarray, shape: np.ndarray) -> np.ndarray:
-    return values.reshape([values.shape[i] if n == 0 else int(n) for i, n in enumerate(shape.reshape(-1))])
-
-
-def _axes_of(attributes: dict[str, Any], axes: tuple[np.ndarray, ...]) -> tuple[int, ...]:
-    return tuple(int(n) for n in (axes[0].reshape(-1) if axes else attributes["axes"]))
-
-
-FOLDS: dict[str, Callable[..., np.ndarray]] = {
-    "Constant": _constant,
-    "Identity": lambda attributes, values: values,
-    "Transpose": _turned,
-    "Cast": _cast_stored,
-    "Reshape": _reshape_stored,
-    "Unsqueeze": lambda attributes, values, *axes: np.expand_dims(values, _axes_of(attributes, axes)),
-    "Squeeze": lambda attributes, values, *axes: np.squeeze(values, _axes_of(attributes, axes)),
-    "Concat": lambda attributes, *values: np.concatenate(values, axis=int(attributes["axis"])),
-    "Gather": lambda attributes, values, at: np.take(values, at, axis=int(attributes.get("axis", 0))),
-    "Add": lambda attributes, first, second: np.asarray(first + second),
-    "Sub": lambda attributes, first, second: np.asarray(first - second),
-    "Mul": lambda attributes, first, second: np.asarray(first * second),
-    "Sqrt": lambda attributes, values: np.sqrt(values),
-    "Neg": lambda attributes, values: -values,
-}

@@ -1,20 +1,19 @@
 """The operations that networks are made of; each acts on values whose first axis is that of the samples.
 
-Shapes below leave the samples' axis out. An operation is *homogeneous* when op(cv) = c op(v) for c > 0 in all its inputs
-together, *piecewise linear* when it is linear in cells of its input. What it adds whatever its input is, is its *shift*.
+Shapes below leave the samples' axis out. An operation is *homogeneous* when op(cv) = c op(v) for c > 0 in all its
+inputs together, *piecewise linear* when it is linear in cells of its input. What it adds whatever its input is, is its
+*shift*.
 How each is computed and differentiated is in ``_evaluate``.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
-
-def _numbers(**options: Any) -> Any:
-    """A field of numbers that may differ between networks of one structure."""
-    return field(metadata={"numbers": True}, **options)
+# A field of numbers that may differ between networks of one structure.
+_NUMBERS = {"numbers": True}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +44,8 @@ class Linear(Operation):
         bias: b, shape (outputs,), or None.
     """
 
-    weight: Float[np.ndarray, "out in"] = _numbers()
-    bias: Float[np.ndarray, "out"] | None = _numbers(default=None)
+    weight: Float[np.ndarray, "out in"] = field(metadata=_NUMBERS)
+    bias: Float[np.ndarray, "out"] | None = field(metadata=_NUMBERS, default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +62,8 @@ class Conv(Operation):
         extra: ``output_padding`` of the transpose.
     """
 
-    weight: Float[np.ndarray, "out in *kernel"] = _numbers()
-    bias: Float[np.ndarray, "out"] | None = _numbers(default=None)
+    weight: Float[np.ndarray, "out in *kernel"] = field(metadata=_NUMBERS)
+    bias: Float[np.ndarray, "out"] | None = field(metadata=_NUMBERS, default=None)
     stride: tuple[int, ...] = ()
     padding: tuple[tuple[int, int], ...] = ()
     dilation: tuple[int, ...] = ()
@@ -94,8 +93,8 @@ class Scale(Operation):
         normalisation: whether it comes from batch normalisation.
     """
 
-    factor: np.ndarray = _numbers()
-    bias: np.ndarray | None = _numbers(default=None)
+    factor: np.ndarray = field(metadata=_NUMBERS)
+    bias: np.ndarray | None = field(metadata=_NUMBERS, default=None)
     normalisation: bool = False
 
     @property
@@ -112,7 +111,7 @@ class Activation(Operation):
         slope: one number, or an array that broadcasts to the value's shape.
     """
 
-    slope: np.ndarray = _numbers(default_factory=lambda: np.zeros(()))
+    slope: np.ndarray = field(metadata=_NUMBERS, default_factory=lambda: np.zeros(()))
 
     @property
     def title(self) -> str:
@@ -223,8 +222,8 @@ class Elementwise(Operation):
 class LayerNorm(Operation):
     """(v − mean)/√(variance + epsilon) over the last axes, times factor, plus bias."""
 
-    factor: np.ndarray | None = _numbers(default=None)
-    bias: np.ndarray | None = _numbers(default=None)
+    factor: np.ndarray | None = field(metadata=_NUMBERS, default=None)
+    bias: np.ndarray | None = field(metadata=_NUMBERS, default=None)
     axes: int = 1
     epsilon: float = 1e-5
     homogeneous: ClassVar[bool] = False

@@ -38,9 +38,7 @@ def read_safetensors(source: Path, slope: float | None) -> Layers:
         raise ValueError(f"cannot read {source.name} as a safetensors network: {str(error).rstrip('.')}.") from error
 
 
-def layers_of(
-    tensors: dict[str, np.ndarray], slope: float | None, metadata: Mapping[str, str], **about: Any
-) -> Layers:
+def layers_of(tensors: dict[str, np.ndarray], slope: float | None, metadata: Mapping[str, str], **about: Any) -> Layers:
     """The chain that named tensors are, as in the state of a ``torch.nn.Sequential``."""
     weights, biases, notes = chain_of(tensors)
     alpha, note = _slope(slope, metadata)

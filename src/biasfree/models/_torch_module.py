@@ -1,7 +1,7 @@
 """PyTorch modules, traced by ``torch.fx``, and state dicts of ``torch.save``, by ``torch.load(weights_only=True)``.
 
-torch is imported only where a module is given, which has imported it, or where a ``.pt`` file is read. The graph that is
-found is compared with the module's own outputs on random inputs, so that a wrong reading is found out.
+torch is imported only where a module is given, which has imported it, or where a ``.pt`` file is read. The graph that
+is found is compared with the module's own outputs on random inputs, so that a wrong reading is found out.
 """
 
 import importlib.util
@@ -88,13 +88,10 @@ def read_module(module: Any, slope: float | None, shapes: tuple[tuple[int, ...],
     _in_evaluation(module)
     parameters = list(module.parameters())
     kinds = {str(p.dtype).removeprefix("torch.") for p in parameters}
-    about = {
-        "source": f"the PyTorch module {name}",
-        "rounding": max((_ROUNDING.get(k, 2.0**-24) for k in kinds), default=2.0**-24),
-    }
+    rounding = max((_ROUNDING.get(k, 2.0**-24) for k in kinds), default=2.0**-24)
     traced = _traced(module, name)
     ports, nodes, left_out = _followed(traced, module, name, shapes)
-    graph = folded(Graph(tuple(ports), tuple(nodes), left_out=tuple(left_out), **about))
+    graph = folded(Graph(tuple(ports), tuple(nodes), f"the PyTorch module {name}", rounding, left_out=tuple(left_out)))
     if slope is not None:
         return _with_slope(graph, slope)
     if not left_out:
@@ -204,5 +201,3 @@ def _tensor(values: np.ndarray, like: Any) -> Any:
     import torch
 
     return torch.tensor(values.tolist(), dtype=torch.float64 if like is None else like.dtype)
-
-

@@ -44,7 +44,7 @@ def rule(node: Any, traced: Any, places: Mapping[Any, int]) -> Made:
 def first_shape(node: Any, traced: Any) -> tuple[int | None, ...]:
     """The shape of an input, from the first layer that takes it."""
     for user in node.users:
-        layer = traced.get_submodule(user.target) if user.op == "call_module" else None
+        layer: Any = traced.get_submodule(user.target) if user.op == "call_module" else None
         kind = type(layer).__name__
         if kind == "Linear":
             return (int(layer.in_features),)
@@ -66,7 +66,7 @@ def _places(node: Any, places: Mapping[Any, int]) -> tuple[int, ...]:
 
 def _layer(layer: Any, title: str, inputs: tuple[int, ...]) -> Made:
     kind = type(layer).__name__
-    bias = None if getattr(layer, "bias", None) is None else array(layer.bias)
+    bias = array(layer.bias) if hasattr(getattr(layer, "bias", None), "detach") else None
     if kind == "Linear":
         return ops.Linear(array(layer.weight), bias), inputs
     if kind in ("Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"):
@@ -170,8 +170,10 @@ def _function(node: Any, traced: Any, places: Mapping[Any, int]) -> Made:
         return _reshape(arguments[1:], places), inputs
     if name == "neg":
         return ops.Scale(np.array(-1.0)), inputs
-    if name in ("softmax",) and node.kwargs.get("dim", arguments[1] if len(arguments) > 1 else 0) not in (0, None):
-        return ops.Elementwise("Softmax", int(node.kwargs.get("dim", arguments[1] if len(arguments) > 1 else 0))), inputs
+    if name == "softmax" and node.kwargs.get("dim", arguments[1] if len(arguments) > 1 else 0) not in (0, None):
+        return ops.Elementwise(
+            "Softmax", int(node.kwargs.get("dim", arguments[1] if len(arguments) > 1 else 0))
+        ), inputs
     if name in ("mean", "amax", "sum"):
         axes = arguments[1] if len(arguments) > 1 else node.kwargs.get("dim")
         axes = (axes,) if isinstance(axes, int) else axes

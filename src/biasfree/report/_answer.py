@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from biasfree import files
 from biasfree.answer import Answer, Picture, Section, Table
 from biasfree.provenance import environment
-from biasfree.report._inspection_plots import plot_filters, plot_inspection, plot_layers
 from biasfree.report._course_plot import plot_courses
+from biasfree.report._inspection_plots import plot_filters, plot_inspection, plot_layers
 from biasfree.report._page import _STYLE
 from biasfree.report._plots import STYLE
 

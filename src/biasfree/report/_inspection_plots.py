@@ -26,7 +26,12 @@ def plot_inspection(found: "Inspection") -> "Figure":
         missed = np.sort(np.sqrt(np.maximum(1 - found.share.per_sample, _LEAST**2)))
         many = len(missed) > 30
         left.semilogy(np.arange(1, len(missed) + 1), missed, "-" if many else ".-", color=COLOURS[0], label="samples")
-        left.axhline(max(found.share.distance, _LEAST), color="black", linewidth=0.8, linestyle="--", label="all together")
+        left.axhline(
+            max(found.share.distance, _LEAST), color="black", linewidth=0.8, linestyle="--", label="all together"
+        )
+        if missed[-1] < 1e-12:
+            # Nothing but rounding: a scale of its own would show it as if it were something.
+            left.set_ylim(_LEAST / 10, 1.0)
         left.set_xlabel(f"samples of {found.points.name}, sorted")
         left.set_ylabel("share that is not linear, $\\|f(x)-Mx\\|/\\|f(x)\\|$")
         left.legend()
@@ -34,12 +39,15 @@ def plot_inspection(found: "Inspection") -> "Figure":
         for k, each in enumerate(maps):
             # What rounding leaves is not shown.
             values = each.singular_values[each.singular_values > each.resolution]
+            if not len(values):
+                continue
             line = ".-" if len(values) < 40 else "-"
             right.semilogy(
                 np.arange(1, len(values) + 1), values, line, color=COLOURS[k % len(COLOURS)], markersize=4,
                 label=f"sample {each.sample}",
             )  # fmt: skip
         if maps:
+            right.xaxis.get_major_locator().set_params(integer=True)
             right.set_xlabel("index $i$ of the singular value")
             right.set_ylabel("$s_i$ of $A_x$")
             right.legend(ncols=2 if len(maps) > 4 else 1)
