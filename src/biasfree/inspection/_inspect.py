@@ -79,7 +79,8 @@ def inspect(
 
 def _function(function: Any, data: Any, tolerance: float, jointly: bool, seed: int) -> Inspection:
     """A function of which only values are known."""
-    name = f"the function {getattr(function, '__name__', type(function).__name__)}".replace("<lambda>", "given")
+    called = getattr(function, "__name__", type(function).__name__)
+    name = "the given function" if called == "<lambda>" else f"the function {called}"
     if data is None:
         raise ValueError(f"{name} is inspected by its values, and needs inputs: inspect(function, inputs).")
     if isinstance(data, Dataset):

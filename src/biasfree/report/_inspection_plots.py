@@ -47,6 +47,9 @@ def plot_inspection(found: "Inspection") -> "Figure":
                 label=f"sample {each.sample}",
             )  # fmt: skip
         if maps:
+            seen = np.concatenate([line.get_ydata() for line in right.lines] or [np.ones(1)])
+            if np.ptp(seen) <= 1e-9 * seen.max():
+                right.set_ylim(seen.max() / 2, 2 * seen.max())
             right.xaxis.get_major_locator().set_params(integer=True)
             right.set_xlabel("index $i$ of the singular value")
             right.set_ylabel("$s_i$ of $A_x$")
