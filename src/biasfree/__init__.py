@@ -15,7 +15,7 @@ else:
     os.environ["JAX_ENABLE_X64"] = "1"
 
 if TYPE_CHECKING:
-    from biasfree import answers, datasets, lines, losses, measure, networks, report, studies, theory
+    from biasfree import answers, datasets, lines, losses, measure, networks, report, studies, sweeps, theory
     from biasfree.answers import diagnose, inspect
     from biasfree.datasets import Dataset
     from biasfree.dynamics import (
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         gradient_flow,
     )
     from biasfree.networks import Network
+    from biasfree.sweeps import sweep
 
 __version__ = "0.1.0"
 
@@ -41,8 +42,21 @@ _HOME = {
     "gradient_descent": "biasfree.dynamics",
     "gradient_flow": "biasfree.dynamics",
     "inspect": "biasfree.answers",
+    "sweep": "biasfree.sweeps",
 }
-_MODULES = ("answers", "datasets", "dynamics", "lines", "losses", "measure", "networks", "report", "studies", "theory")
+_MODULES = (
+    "answers",
+    "datasets",
+    "dynamics",
+    "lines",
+    "losses",
+    "measure",
+    "networks",
+    "report",
+    "studies",
+    "sweeps",
+    "theory",
+)
 
 __all__ = [
     "Dataset",
@@ -63,6 +77,8 @@ __all__ = [
     "networks",
     "report",
     "studies",
+    "sweep",
+    "sweeps",
     "theory",
 ]
 
