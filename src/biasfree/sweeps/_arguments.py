@@ -60,9 +60,9 @@ def generators() -> dict[str, Callable[..., Dataset]]:
     found = {}
     for name in datasets.__all__:
         function = getattr(datasets, name)
-        if inspect.isfunction(function) and name not in ("load", "builtin"):
-            if typing.get_type_hints(function).get("return") is Dataset:
-                found[name] = function
+        makes = inspect.isfunction(function) and typing.get_type_hints(function).get("return") is Dataset
+        if makes and name not in ("load", "builtin"):
+            found[name] = function
     return found
 
 

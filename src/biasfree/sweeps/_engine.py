@@ -3,14 +3,16 @@
 Each engine takes a queue of runs and gives finished ones as they come. Batches are fitted to about a second of work.
 """
 
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from biasfree.sweeps._store import FAILED
-from biasfree.sweeps._worker import BATCH_SECONDS, Cell, Finished, OtherNumericsError, Spec, keep_compiled_here, work
+import numpy as np
+
+from biasfree.sweeps._worker import BATCH_SECONDS, Cells, Finished, OtherNumericsError, Spec, keep_compiled_here, work
 
 _MOST_IN_BATCH = 20_000
 _NO_WORKERS = 60.0  # seconds to wait for a worker
@@ -24,11 +26,13 @@ class ClusterError(RuntimeError):
 class Engine(Protocol):
     """Computes runs."""
 
-    dashboard: str | None
+    @property
+    def dashboard(self) -> str | None:
+        """Address of the page that shows the workers, if there is one."""
 
     def batches(
-        self, spec: Spec, runs: Sequence[int], cell: Callable[[int], Cell], stopped: Callable[[], bool]
-    ) -> Iterator[tuple[list[int], Finished]]:
+        self, spec: Spec, runs: np.ndarray, cells: Callable[[np.ndarray], Cells], stopped: Callable[[], bool]
+    ) -> Iterator[tuple[np.ndarray, Finished]]:
         """Finished runs, in whatever order."""
 
 
@@ -39,8 +43,8 @@ class _Pace:
         self.size, self._each = 1, 0.0
 
     def learn(self, finished: Finished) -> None:
-        if count := len(finished.state):
-            each = finished.seconds / count
+        if finished.done:
+            each = finished.seconds / finished.done
             self._each = each if not self._each else 0.7 * self._each + 0.3 * each
             fitting = int(BATCH_SECONDS / max(self._each, 1e-9)) + 1
             self.size = min(fitting, self.size * _GROWTH, _MOST_IN_BATCH)
@@ -52,18 +56,17 @@ class Here:
     dashboard: str | None = None
 
     def batches(
-        self, spec: Spec, runs: Sequence[int], cell: Callable[[int], Cell], stopped: Callable[[], bool]
-    ) -> Iterator[tuple[list[int], Finished]]:
+        self, spec: Spec, runs: np.ndarray, cells: Callable[[np.ndarray], Cells], stopped: Callable[[], bool]
+    ) -> Iterator[tuple[np.ndarray, Finished]]:
         """Finished runs in order."""
         pace, begin = _Pace(), 0
         while begin < len(runs) and not stopped():
-            batch = list(runs[begin : begin + pace.size])
-            finished = work(spec, [cell(run) for run in batch], stopped=stopped)
+            batch = runs[begin : begin + pace.size]
+            finished = work(spec, cells(batch), stopped=stopped)
             pace.learn(finished)
-            done = len(finished.state)
-            begin += done
-            if done:
-                yield batch[:done], finished
+            begin += finished.done
+            if finished.done:
+                yield batch[: finished.done], finished
 
 
 class Cluster:
@@ -76,7 +79,7 @@ class Cluster:
     def __init__(self, client: Any) -> None:
         """Takes a ``distributed.Client``."""
         self._client = client
-        self._pending: dict[Any, list[int]] = {}
+        self._pending: dict[Any, np.ndarray] = {}
         self._lonely_since: float | None = None
 
     @property
@@ -89,10 +92,11 @@ class Cluster:
         return str(self._client.dashboard_link) or None
 
     def batches(
-        self, spec: Spec, runs: Sequence[int], cell: Callable[[int], Cell], stopped: Callable[[], bool]
-    ) -> Iterator[tuple[list[int], Finished]]:
+        self, spec: Spec, runs: np.ndarray, cells: Callable[[np.ndarray], Cells], stopped: Callable[[], bool]
+    ) -> Iterator[tuple[np.ndarray, Finished]]:
         """Finished runs as they come."""
-        pace, queue = _Pace(), deque[list[int]]()
+        _sent_by_value(spec)
+        pace, queue = _Pace(), deque[np.ndarray]()
         begin = 0
         try:
             while (queue or begin < len(runs) or self._pending) and not stopped():
@@ -101,35 +105,35 @@ class Cluster:
                     if queue:
                         batch = queue.popleft()
                     elif begin < len(runs):
-                        batch = list(runs[begin : begin + pace.size])
+                        batch = runs[begin : begin + pace.size]
                         begin += len(batch)
                     else:
                         break
-                    cells = [cell(run) for run in batch]
-                    self._pending[self._client.submit(work, spec, cells, pure=False)] = batch
+                    self._pending[self._client.submit(work, spec, cells(batch), pure=False)] = batch
                 for batch, outcome in self._ended():
                     if isinstance(outcome, Finished):
                         pace.learn(outcome)
-                        done = len(outcome.state)
-                        if batch[done:]:
-                            queue.append(batch[done:])
-                        yield batch[:done], outcome
+                        if outcome.done < len(batch):
+                            queue.append(batch[outcome.done :])
+                        yield batch[: outcome.done], outcome
                     elif len(batch) > 1:  # one of them takes workers down: find out which
                         half = len(batch) // 2
                         queue.extend((batch[:half], batch[half:]))
                     else:
-                        yield batch, Finished([FAILED], [outcome], [True], {}, 0.0)
+                        yield batch, Finished(1, {0: outcome}, (0,), {}, 0.0)
         finally:
-            self._client.cancel(list(self._pending), force=True) if self._alive() else None
+            if self._alive():
+                self._client.cancel(list(self._pending), force=True)
             self._pending.clear()
 
-    def _ended(self) -> Iterator[tuple[list[int], Finished | str]]:
+    def _ended(self) -> Iterator[tuple[np.ndarray, Finished | str]]:
         """What has ended since: runs, or why a batch has none."""
         from distributed import wait
         from distributed.scheduler import KilledWorker
 
         try:
-            ended = wait(list(self._pending), timeout=0.5, return_when="FIRST_COMPLETED").done
+            with self._client.as_current():
+                ended = wait(list(self._pending), timeout=0.5, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             ended = set()
         except Exception as error:  # the futures of a scheduler that is gone
@@ -141,16 +145,16 @@ class Cluster:
             if future.status == "finished":
                 yield batch, future.result()
             elif future.status == "error":
-                error = future.exception()
-                if isinstance(error, OtherNumericsError):
-                    raise ClusterError(str(error)) from error
-                if isinstance(error, KilledWorker):
+                failure = future.exception()
+                if isinstance(failure, OtherNumericsError):
+                    raise ClusterError(str(failure)) from failure
+                if isinstance(failure, KilledWorker):
                     yield batch, "the run took its worker down several times, perhaps for lack of memory."
                 else:
                     raise ClusterError(
-                        f"a worker could not take up a batch: {type(error).__name__}: {error}. The workers need "
+                        f"a worker could not take up a batch: {type(failure).__name__}: {failure}. The workers need "
                         "biasfree installed in the same version."
-                    ) from error
+                    ) from failure
             else:
                 raise self._gone()
 
@@ -210,6 +214,16 @@ def engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
     )  # fmt: skip
     with local, Client(local, set_as_default=False) as client:
         yield Cluster(client)
+
+
+def _sent_by_value(spec: Spec) -> None:
+    """A user's functions travel as they are: workers need not have the file they stand in."""
+    import cloudpickle
+
+    for each in (spec.function, *spec.keep):
+        module = sys.modules.get(getattr(each, "__module__", ""))
+        if module is not None and module.__name__ != "__main__":
+            cloudpickle.register_pickle_by_value(module)
 
 
 def _plugin() -> Any:

@@ -1,9 +1,9 @@
 """What names a run: a hash of all that determines it.
 
 A run is determined by its arguments (defaults filled in), its seed, the bytes of data that no generator makes, the
-source of a user's function, and the numerics: the package's own source and the libraries it computes with. The key is the
-exclusive or of one 128-bit hash per (name, value): the order of arguments does not matter, nor whether one is an axis,
-and a million keys are a few array operations.
+source of a user's function, and the numerics: the package's own source and the libraries it computes with. The key is
+the exclusive or of one 128-bit hash per (name, value): the order of arguments does not matter, nor whether one is an
+axis, and a million keys are a few array operations.
 """
 
 import functools
@@ -91,15 +91,15 @@ def function_digest(function: Callable[..., Any]) -> str:
         text = inspect.getsource(function)
     except (OSError, TypeError) as error:
         raise ValueError(
-            f"the source of {getattr(function, '__name__', function)!r} cannot be read, so its results could not be told "
-            "from those of another function. Define it by def in a file or a notebook cell."
+            f"the source of {getattr(function, '__name__', function)!r} cannot be read, so its results could not be "
+            "told from those of another function. Define it by def in a file or a notebook cell."
         ) from error
     around = inspect.getclosurevars(function).nonlocals
     for name, value in around.items():
         if not isinstance(value, (int, float, str, bool, tuple, type(None))):
             raise ValueError(
-                f"{function.__name__} takes {name!r} from around it, a {type(value).__name__}, which a key cannot hold. "
-                "Make it a number or a word, or move it into the function."
+                f"{function.__name__} takes {name!r} from around it, a {type(value).__name__}, which a key cannot "
+                "hold. Make it a number or a word, or move it into the function."
             )
     return hashlib.blake2b(f"{text}\0{_text(sorted(around.items()))}".encode(), digest_size=16).hexdigest()
 

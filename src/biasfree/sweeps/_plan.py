@@ -18,9 +18,11 @@ from biasfree.sweeps._worker import Spec, quantities, takes_seed
 LEVELS = 5
 _SPACINGS = ("linear", "log")
 _MOST_RUNS = 100_000_000
+_FAR = 5.0  # times as large
 
 
-class Range(NamedTuple):
+@dataclass(frozen=True)
+class Range:
     """``count`` values from ``start`` to ``stop``, both included, evenly spaced or (``"log"``) in equal ratios.
 
     >>> Range(1e-3, 1e-1, 3, "log").values()
@@ -39,15 +41,15 @@ class Range(NamedTuple):
             ValueError: fewer than two values, an unknown spacing, or a log grid that is not above zero.
         """
         count = checks.count(self.count, "count", least=2)
-        ends = [float(end) for end in (self.start, self.stop)]
-        if not all(map(math.isfinite, ends)) or ends[0] == ends[1]:
+        start, stop = float(self.start), float(self.stop)
+        if not (math.isfinite(start) and math.isfinite(stop)) or start == stop:
             raise ValueError(f"a range goes from one number to another, got {self.start!r} to {self.stop!r}.")
         if checks.one_of(self.spacing, _SPACINGS, "spacing") == "linear":
-            grid = np.linspace(*ends, count)
-        elif min(ends) <= 0:
+            grid = np.linspace(start, stop, count)
+        elif min(start, stop) <= 0:
             raise ValueError(f"a log range needs ends above 0, got {self.start!r} to {self.stop!r}.")
         else:
-            grid = np.geomspace(*ends, count)
+            grid = np.geomspace(start, stop, count)
         # Twelve digits: 0.3 and not 0.30000000000000004, and the same key for the same value typed by hand.
         return tuple(float(f"{value:.12g}") for value in grid)
 
@@ -136,9 +138,8 @@ class Plan:
         checked = {name: _axis(name, *grid, known[name]) for name, grid in grids.items()}
         if "seed" in checked:
             raise ValueError("seeds are no axis; set seeds instead.")
-        plan = cls(
-            shared, checked, _seeds(seeds), chosen, own, data, refine, checks.count(levels, "levels"), title, dict(plot or {})
-        )  # fmt: skip
+        halvings = checks.count(levels, "levels")
+        plan = cls(shared, checked, _seeds(seeds), chosen, own, data, refine, halvings, title, dict(plot or {}))
         if plan.runs > _MOST_RUNS:
             raise ValueError(f"this sweep has {plan.runs:,} runs; at most {_MOST_RUNS:,} are planned at once.")
         if refine is not None and not any(axis.numeric and len(axis.values) > 1 for axis in checked.values()):
@@ -155,10 +156,12 @@ class Plan:
         """What is kept, by name."""
         return quantities(self.keep)
 
-    def spec(self) -> Spec:
-        """What workers need."""
+    def spec(self, fine: Sequence[Sequence[Any]]) -> Spec:
+        """What workers need; ``fine`` are the values that runs may have along each axis."""
         data = None if self.data is None else (self.data.inputs, self.data.targets, self.data.name)
-        return Spec(self.shared, tuple(self.axes), self.keep, self.function, data, _keys.numerics())
+        return Spec(
+            self.shared, dict(zip(self.axes, fine, strict=True)), self.keep, self.function, data, _keys.numerics()
+        )
 
     def shared_word(self) -> np.ndarray:
         """The part of the keys that all runs have in common."""
@@ -205,10 +208,12 @@ def _axis(name: str, values: Sequence[Any], spacing: str | None, argument: Argum
     return axis._replace(spacing=_guessed(checked)) if spacing is None and axis.numeric else axis
 
 
-def _guessed(values: Sequence[float]) -> str:
-    """Of a list: log if its ratios are more alike than its differences."""
-    if len(values) < 3 or min(values) <= 0 or math.inf in values:
+def _guessed(values: Sequence[Any]) -> str:
+    """Of a list: log if its ratios are more alike than its differences; of two values, if they are far apart."""
+    if len(values) < 2 or min(values) <= 0 or math.inf in values:
         return "linear"
+    if len(values) == 2:
+        return "log" if max(values) >= _FAR * min(values) else "linear"
     spread = [np.std(steps) / abs(np.mean(steps)) for steps in (np.diff(np.log(values)), np.diff(values))]
     return "log" if spread[0] < spread[1] else "linear"
 

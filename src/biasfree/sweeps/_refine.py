@@ -1,7 +1,8 @@
 """New runs where they matter: grid cells whose corners disagree are halved along every axis, level by level.
 
-A point in the middle of an edge or face whose corners agree is taken to be like them and not run, so that a boundary to
-1/256 of an axis costs hundreds of runs instead of 65,536. A feature smaller than a cell of the first grid may be missed.
+A point in the middle of an edge or face whose corners agree is taken to be like them and not run, so that a boundary
+to 1/256 of an axis costs hundreds of runs instead of 65,536. A feature smaller than a cell of the first grid may be
+missed.
 """
 
 import itertools

@@ -66,7 +66,7 @@ class Sweep:
         failed = self.dataset["message"].to_numpy()[self.dataset["state"].to_numpy() == FAILED]
         return dict(Counter(str(sentence) for sentence in failed).most_common())
 
-    def plot(self, quantity: str | None = None, **options: Any) -> "Figure":
+    def plot(self, quantity: str | Sequence[str] | None = None, **options: Any) -> "Figure":
         """The phase diagram: ``report.plot_sweep`` of the data set."""
         from biasfree import report
 
@@ -122,30 +122,29 @@ class Sweep:
         lines += [f"           {count:,} × {sentence}" for sentence, count in list(told["failures"].items())[:3]]
         if self.tally is not None:
             rate = f", {told['runs_per_second']:.3g} per second" if self.tally.computed else ""
-            lines.append(
-                f"  work     {told['computed']:,} computed{rate}, {told['reused']:,} known before, {told['seconds']:.1f} s"
-            )
+            before = f"{told['reused']:,} known before, {told['seconds']:.1f} s"
+            lines.append(f"  work     {told['computed']:,} computed{rate}, {before}")
             if told["damaged_files"]:
                 count = len(told["damaged_files"])
-                lines.append(f"  damaged  {count} batch file{'s' if count > 1 else ''}: removed, the runs computed again")
+                lines.append(
+                    f"  damaged  {count} batch file{'s' if count > 1 else ''}: removed, the runs computed again"
+                )
         return "\n".join(lines)
 
     __repr__ = __str__
 
 
-def assembled(
-    plan: Plan, fine: Sequence[Sequence[Any]], table: Table, tally: Tally, folder: Path | None
-) -> Sweep:
+def assembled(plan: Plan, fine: Sequence[Sequence[Any]], table: Table, tally: Tally, folder: Path | None) -> Sweep:
     """The result on the grid of all values that were run; cells in between that were not are marked so."""
     coordinates, where = {}, []
-    for column, (name, values) in enumerate(zip(plan.axes, fine, strict=True)):
-        used = np.unique(table.points[:, column])
+    for axis, (name, values) in enumerate(zip(plan.axes, fine, strict=True)):
+        used = np.unique(table.points[:, axis])
         kept = list(dict.fromkeys(values[i] for i in used))
         if plan.axes[name].numeric and plan.refine is not None:
             kept.sort()
         place = {value: index for index, value in enumerate(kept)}
         lookup = np.array([place.get(value, -1) for value in values])
-        where.append(lookup[table.points[:, column]])
+        where.append(lookup[table.points[:, axis]])
         argument = plan.axes[name].argument
         attributes = {"long_name": argument.label, "units": argument.units, "spacing": plan.axes[name].spacing}
         coordinates[name] = (name, _coordinate(kept), attributes)

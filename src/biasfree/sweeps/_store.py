@@ -1,4 +1,4 @@
-"""The folder of finished runs: batch files that are written whole or not at all, by the one process that holds its lock.
+"""The folder of finished runs: batch files, written whole or not at all by the one process that holds its lock.
 
 A batch file is named after the hash of its own bytes, so that a damaged or cut file is known as such; it is then
 removed, and its runs are computed again. Many small files are merged into one from time to time.

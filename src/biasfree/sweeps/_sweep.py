@@ -15,9 +15,9 @@ from biasfree.sweeps import _keys, _refine
 from biasfree.sweeps._engine import Engine, engine
 from biasfree.sweeps._plan import LEVELS, Plan
 from biasfree.sweeps._result import Sweep, Tally, assembled
-from biasfree.sweeps._store import Batch, Store, locked
+from biasfree.sweeps._store import DONE, FAILED, Batch, Store, locked
 from biasfree.sweeps._table import Known, Table
-from biasfree.sweeps._worker import Cell, Finished
+from biasfree.sweeps._worker import Cells, Finished
 
 
 class SweepProgress(NamedTuple):
@@ -113,12 +113,12 @@ def run_plan(
         store = None if folder is None else held.enter_context(locked(Path(folder)))
         stopped = held.enter_context(_interruption())
         known = Known([] if store is None else store.read())
-        running = _Running(plan, known, store, stopped, progress)
-        asked = held.enter_context(_lazy_engine(workers, scheduler))
         fine = [_refine.finest(axis, plan.levels if plan.refine else 0) for axis in plan.axes.values()]
-        table = _whole_grid(running, asked, fine)
+        running = _Running(plan, fine, known, store, stopped, progress)
+        asked = held.enter_context(_lazy_engine(workers, scheduler))
+        table = _whole_grid(running, asked)
         if plan.refine is not None:
-            _refined(running, asked, fine, table)
+            _refined(running, asked, table)
     return assembled(plan, fine, table, running.tally(), None if folder is None else Path(folder))
 
 
@@ -128,13 +128,15 @@ class _Running:
     def __init__(
         self,
         plan: Plan,
+        fine: list[tuple[Any, ...]],
         known: Known,
         store: Store | None,
         stopped: Callable[[], bool],
         progress: ProgressCallback | None,
     ) -> None:
         self.plan, self._known, self._store, self._stopped, self._progress = plan, known, store, stopped, progress
-        self._spec, self._word = plan.spec(), plan.shared_word()
+        self.fine = fine
+        self._spec, self._word = plan.spec(fine), plan.shared_word()
         self._kinds = {name: each.kind for name, each in plan.quantities.items()}
         self._done = self._total = self._computed = self._failed = 0
         self._began = time.perf_counter()
@@ -144,40 +146,41 @@ class _Running:
         damaged = [] if self._store is None else list(self._store.damaged)
         return Tally(self._computed, self._done - self._computed, time.perf_counter() - self._began, damaged)
 
-    def compute(self, fine: list[tuple[Any, ...]], points: np.ndarray, get_engine: Callable[[], Engine]) -> Table:
-        """All seeds of ``points``, indices into ``fine``."""
-        seeds, names = self.plan.seeds, tuple(self.plan.axes)
-        keys = _keys.keys(self._word, dict(zip(names, fine, strict=True)), points, seeds)
+    def compute(self, points: np.ndarray, get_engine: Callable[[], Engine]) -> Table:
+        """All seeds of ``points``, indices into the finest grid."""
+        seeds = np.array(self.plan.seeds)
+        keys = _keys.keys(self._word, self._spec.axes, points, self.plan.seeds)
         table = Table(len(keys), self._kinds)
         missing = table.take_known(keys, self._known, None if self.plan.function is not None else set(self._kinds))
         self._total += len(keys)
         self._done += len(keys) - len(missing)
         self._failed += table.failed()
 
-        def cell(run: int) -> Cell:
-            point, seed = divmod(run, len(seeds))
-            return Cell(tuple(values[index] for values, index in zip(fine, points[point], strict=True)), seeds[seed])
+        def cells(runs: np.ndarray) -> Cells:
+            return Cells(points[runs // len(seeds)], seeds[runs % len(seeds)])
 
         if len(missing):
             chosen = get_engine()
             self._tell(chosen)
-            for runs, finished in chosen.batches(self._spec, missing.tolist(), cell, self._stopped):
+            for runs, finished in chosen.batches(self._spec, missing, cells, self._stopped):
                 self._take(table, keys, runs, finished)
                 self._tell(chosen)
         if self._stopped():
             raise KeyboardInterrupt
         return table
 
-    def _take(self, table: Table, keys: np.ndarray, runs: list[int], finished: Finished) -> None:
-        index = np.array(runs)
-        batch = _batch(keys[index], finished, self._kinds)
-        table.put(index, batch, np.arange(len(index)))
+    def _take(self, table: Table, keys: np.ndarray, runs: np.ndarray, finished: Finished) -> None:
+        batch = _batch(keys[runs], finished)
+        table.put(runs, batch, np.arange(len(runs)))
         self._done += len(runs)
         self._computed += len(runs)
-        self._failed += sum(bool(message) for message in finished.message)
-        lasting = ~np.array(finished.passing, dtype=bool)
-        if self._store is not None and lasting.any():
-            self._store.write(batch if lasting.all() else batch.only(lasting))
+        self._failed += len(finished.messages)
+        if self._store is None:
+            return
+        lasting = np.ones(len(runs), dtype=bool)
+        lasting[list(finished.passing)] = False
+        if lasting.any():
+            self._store.write(batch.only(lasting))
 
     def _tell(self, chosen: Engine) -> None:
         if self._progress is not None:
@@ -187,24 +190,27 @@ class _Running:
             )
 
 
-def _whole_grid(running: _Running, asked: Callable[[], Engine], fine: list[tuple[Any, ...]]) -> Table:
+def _whole_grid(running: _Running, asked: Callable[[], Engine]) -> Table:
     axes = list(running.plan.axes.values())
-    steps = [max(1, (len(values) - 1) // max(1, len(axis.values) - 1)) for values, axis in zip(fine, axes, strict=True)]
+    steps = [
+        max(1, (len(values) - 1) // max(1, len(axis.values) - 1))
+        for values, axis in zip(running.fine, axes, strict=True)
+    ]
     sizes = [len(axis.values) for axis in axes]
     points = np.stack(np.unravel_index(np.arange(int(np.prod(sizes))), sizes), axis=1) * np.array(steps)
-    table = running.compute(fine, points, asked)
+    table = running.compute(points, asked)
     table.points, table.level = points, np.zeros(len(points), dtype=np.int8)
     return table
 
 
-def _refined(running: _Running, asked: Callable[[], Engine], fine: list[tuple[Any, ...]], table: Table) -> None:
+def _refined(running: _Running, asked: Callable[[], Engine], table: Table) -> None:
     """Add the points of every level to ``table``."""
     plan = running.plan
     assert plan.refine is not None
     if plan.refine not in table.columns:
         raise ValueError(f"the run does not return {plan.refine!r}, which is to be refined.")
     kind = table.kinds[plan.refine]
-    refinement = _refine.Refinement(fine, _refine.first_boxes(plan.axes, plan.levels), kind)
+    refinement = _refine.Refinement(running.fine, _refine.first_boxes(plan.axes, plan.levels), kind)
     new = table
     for level in range(1, plan.levels + 2):
         positions = [tuple(int(i) for i in point) for point in new.points]
@@ -215,18 +221,17 @@ def _refined(running: _Running, asked: Callable[[], Engine], fine: list[tuple[An
         if not wanted:
             return
         points = np.array(wanted)
-        new = running.compute(fine, points, asked)
+        new = running.compute(points, asked)
         new.points, new.level = points, np.full(len(points), level, dtype=np.int8)
         table.append(new)
 
 
-def _batch(keys: np.ndarray, finished: Finished, kinds: Mapping[str, str]) -> Batch:
-    columns = {}
-    for name, column in finished.columns.items():
-        text = kinds.get(name, "text" if any(isinstance(value, str) for value in column) else "number") == "text"
-        columns[name] = np.array(column, dtype=object) if text else np.array(column, dtype=np.float64)
-    message = np.array(finished.message, dtype=object)
-    return Batch(keys, np.array(finished.state, dtype=np.uint8), message, columns)
+def _batch(keys: np.ndarray, finished: Finished) -> Batch:
+    state = np.full(finished.done, DONE, dtype=np.uint8)
+    message = np.full(finished.done, "", dtype=object)
+    for index, sentence in finished.messages.items():
+        state[index], message[index] = FAILED, sentence
+    return Batch(keys, state, message, finished.columns)
 
 
 @contextlib.contextmanager

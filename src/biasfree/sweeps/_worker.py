@@ -10,8 +10,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,18 +21,10 @@ from biasfree.datasets import Dataset
 from biasfree.sweeps import _keys
 from biasfree.sweeps._case import Case
 from biasfree.sweeps._quantities import Quantity, converted, of_function, quantity
-from biasfree.sweeps._store import DONE, FAILED
 
 BATCH_SECONDS = 1.0  # so that sending and storing a batch costs little beside computing it
 _first = threading.Lock()
 _compiled = False
-
-
-class Cell(NamedTuple):
-    """One run: the values of the axes, and the seed."""
-
-    values: tuple[Any, ...]
-    seed: int
 
 
 class Spec(NamedTuple):
@@ -40,7 +32,7 @@ class Spec(NamedTuple):
 
     Attributes:
         shared: arguments by name.
-        axes: names of the arguments that differ.
+        axes: the arguments that differ, with their values.
         keep: names of quantities, or functions of a run.
         function: a user's own run, instead of arguments and quantities.
         data: inputs, targets and name of data that no generator makes.
@@ -48,28 +40,39 @@ class Spec(NamedTuple):
     """
 
     shared: Mapping[str, Any]
-    axes: tuple[str, ...]
+    axes: Mapping[str, Sequence[Any]]
     keep: tuple[str | Callable[[Case], Any], ...]
     function: Callable[..., Any] | None
     data: tuple[np.ndarray, np.ndarray, str] | None
     numerics: str
 
 
+class Cells(NamedTuple):
+    """Some runs: indices into the values of the axes (runs, axes), and seeds."""
+
+    points: np.ndarray
+    seeds: np.ndarray
+
+    def __len__(self) -> int:
+        """Number of runs."""
+        return len(self.seeds)
+
+
 class Finished(NamedTuple):
     """The first runs of a batch, as many as there was time for.
 
     Attributes:
-        state: DONE or FAILED.
-        message: a sentence for failed runs.
+        done: how many.
+        messages: sentences of those that failed.
         passing: failures that need not happen again, such as a lack of memory.
-        columns: what was kept.
+        columns: what was kept: float64, or str objects for text.
         seconds: of work.
     """
 
-    state: list[int]
-    message: list[str]
-    passing: list[bool]
-    columns: dict[str, list[Any]]
+    done: int
+    messages: dict[int, str]
+    passing: tuple[int, ...]
+    columns: dict[str, np.ndarray]
     seconds: float
 
 
@@ -77,54 +80,57 @@ class OtherNumericsError(RuntimeError):
     """A worker's package is not the command's."""
 
 
-def work(
-    spec: Spec, cells: Sequence[Cell], seconds: float = BATCH_SECONDS, stopped: Callable[[], bool] = bool
-) -> Finished:
-    """Compute ``cells`` in order until ``seconds`` are over or ``stopped`` says so; a run that was stopped is left out."""
+def work(spec: Spec, cells: Cells, seconds: float = BATCH_SECONDS, stopped: Callable[[], bool] = bool) -> Finished:
+    """Compute ``cells`` in order until ``seconds`` are over, or ``stopped``: then the run under way is left out."""
     from threadpoolctl import threadpool_limits
 
     if spec.numerics != _keys.numerics():
         raise OtherNumericsError(
-            "a worker computes with another version of biasfree or of its libraries than this command; its results could "
-            "differ. Install the same versions on all workers."
+            "a worker computes with another version of biasfree or of its libraries than this command; its results "
+            "could differ. Install the same versions on all workers."
         )
     began = time.perf_counter()
-    finished = Finished([], [], [], {}, 0.0)
+    rows: list[Row] = []
     run = _runner(spec)
     with threadpool_limits(1):
-        for index, cell in enumerate(cells):
+        for point, seed in zip(cells.points.tolist(), cells.seeds.tolist(), strict=True):
+            arguments = {name: values[i] for (name, values), i in zip(spec.axes.items(), point, strict=True)}
             try:
-                with _one_compiles(index == 0):
-                    row, message, passing = run(cell)
+                with _one_compiles() if not _compiled else _nothing:
+                    row = run(arguments, seed)
             except KeyboardInterrupt:
                 if not stopped():
                     raise
                 break
             if stopped():
                 break
-            _add(finished, row, message, passing)
+            rows.append(row)
             if time.perf_counter() - began >= seconds:
                 break
-    return finished._replace(seconds=time.perf_counter() - began)
+    return _collected(rows, time.perf_counter() - began)
 
 
 def quantities(keep: Iterable[str | Callable[[Case], Any]]) -> dict[str, Quantity]:
     """Kept quantities by name."""
-    return {each if isinstance(each, str) else each.__name__: quantity(each) if isinstance(each, str) else of_function(each)
-            for each in keep}  # fmt: skip
+    found = {}
+    for each in keep:
+        if isinstance(each, str):
+            found[each] = quantity(each)
+        else:
+            found[each.__name__] = of_function(each)
+    return found
 
 
-Row = tuple[dict[str, Any], str, bool]
+Row = tuple[dict[str, Any], str, bool]  # values, sentence, whether the failure may pass
 
 
-def _runner(spec: Spec) -> Callable[[Cell], Row]:
+def _runner(spec: Spec) -> Callable[[dict[str, Any], int], Row]:
     if spec.function is not None:
-        return lambda cell: _own_function(spec, cell)
+        function, seeded = spec.function, takes_seed(spec.function)
+        return lambda arguments, seed: _own_function(function, arguments, {"seed": seed} if seeded else {})
     kept = quantities(spec.keep)
     data = None if spec.data is None else Dataset(*spec.data)
-    return lambda cell: _evaluated(
-        Case(dict(spec.shared) | dict(zip(spec.axes, cell.values, strict=True)), cell.seed, data), kept
-    )
+    return lambda arguments, seed: _evaluated(Case({**spec.shared, **arguments}, seed, data), kept)
 
 
 def _evaluated(case: Case, kept: Mapping[str, Quantity]) -> Row:
@@ -140,13 +146,11 @@ def _evaluated(case: Case, kept: Mapping[str, Quantity]) -> Row:
     return row, message, passing
 
 
-def _own_function(spec: Spec, cell: Cell) -> Row:
-    assert spec.function is not None
-    arguments = dict(spec.shared) | dict(zip(spec.axes, cell.values, strict=True))
+def _own_function(function: Callable[..., Any], arguments: dict[str, Any], seed: dict[str, int]) -> Row:
     try:
-        found = spec.function(**arguments, **({"seed": cell.seed} if takes_seed(spec.function) else {}))
+        found = function(**arguments, **seed)
         if not isinstance(found, Mapping):
-            found = {spec.function.__name__: found}
+            found = {function.__name__: found}
         return {name: value if isinstance(value, str) else float(value) for name, value in found.items()}, "", False
     except Exception as error:
         return {}, _sentence(error), isinstance(error, (MemoryError, OSError))
@@ -163,24 +167,25 @@ def _sentence(error: Exception) -> str:
     return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"
 
 
-def _add(finished: Finished, row: dict[str, Any], message: str, passing: bool) -> None:
-    count = len(finished.state)
-    finished.state.append(FAILED if message else DONE)
-    finished.message.append(message)
-    finished.passing.append(passing)
-    for name in {**finished.columns, **row}:
-        filler = "" if isinstance(row.get(name, next(iter(finished.columns.get(name, [])), 0.0)), str) else np.nan
-        column = finished.columns.setdefault(name, [filler] * count)
-        column.append(row.get(name, filler))
+def _collected(rows: list[Row], seconds: float) -> Finished:
+    """Rows as columns; what a row has not is missing."""
+    columns = {}
+    for name in dict.fromkeys(name for row, _, _ in rows for name in row):
+        text = any(isinstance(row.get(name), str) for row, _, _ in rows)
+        column = [row.get(name, "" if text else np.nan) for row, _, _ in rows]
+        columns[name] = np.array(column, dtype=object if text else np.float64)
+    messages = {index: message for index, (_, message, _) in enumerate(rows) if message}
+    passing = tuple(index for index, (_, _, passing) in enumerate(rows) if passing)
+    return Finished(len(rows), messages, passing, columns, seconds)
+
+
+_nothing = nullcontext()
 
 
 @contextmanager
-def _one_compiles(first: bool) -> Any:
+def _one_compiles() -> Iterator[None]:
     """The first run of a process holds a lock of its machine: one process compiles, the others load what it kept."""
     global _compiled
-    if not first or _compiled:
-        yield
-        return
     from filelock import FileLock
 
     with _first, FileLock(_own_folder() / "compiling"):
@@ -192,8 +197,9 @@ def keep_compiled_here() -> None:
     """On a cluster, have this process keep compiled code on its machine's own disk, not on one that many share."""
     import numba
 
-    if "biasfree.dynamics.exact._kernels" not in sys.modules and not numba.config.CACHE_DIR:
-        numba.config.CACHE_DIR = str(_own_folder() / "numba")
+    config: Any = numba.config
+    if "biasfree.dynamics.exact._kernels" not in sys.modules and not config.CACHE_DIR:
+        config.CACHE_DIR = str(_own_folder() / "numba")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_own_folder() / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
