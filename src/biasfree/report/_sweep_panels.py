@@ -29,8 +29,9 @@ def middle(values: "xr.DataArray") -> "xr.DataArray":
     if values.attrs.get("kind") == "share":
         return values.mean("seed", skipna=True, keep_attrs=True)
     if values.attrs.get("kind") == "text":
-        found = np.apply_along_axis(_commonest, -1, values.transpose(..., "seed").to_numpy().astype(object))
-        return values.isel(seed=0, drop=True).copy(data=found)
+        words = values.transpose(..., "seed").to_numpy()
+        found = np.array([_commonest(each) for each in words.reshape(-1, words.shape[-1])], dtype=object)
+        return values.isel(seed=0, drop=True).copy(data=found.reshape(words.shape[:-1]))
     return values.copy(data=_quantile(values, 0.5)).isel(seed=0, drop=True)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from biasfree.sweeps._worker import BATCH_SECONDS, Cells, Finished, OtherNumericsError, Spec, keep_compiled_here, work
 
 _MOST_IN_BATCH = 20_000
-_NO_WORKERS = 60.0  # seconds to wait for a worker
+_NO_ANSWER, _NO_WORKERS = 10.0, 60.0  # seconds to wait for a scheduler, and for a worker
 _GROWTH = 4  # of the number of runs in a batch, from one to the next
 
 
@@ -201,7 +201,7 @@ def engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
         raise ValueError("several workers need Dask: pip install 'biasfree[cluster]'.") from error
     if scheduler is not None:
         try:
-            client = Client(scheduler, timeout=10, set_as_default=False)
+            client = Client(scheduler, timeout=_NO_ANSWER, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise ValueError(f"no scheduler answers at {scheduler}: start one by `dask scheduler`.") from error
         with client:
