@@ -9,6 +9,7 @@ import pytest
 
 import biasfree as bf
 from biasfree import sweeps
+from biasfree.sweeps import _engine
 from tests.sweeps import own_runs
 from tests.sweeps.test_faults import same
 
@@ -17,6 +18,7 @@ pytest.importorskip("distributed")
 FLOWS = {"data": "six_points", "width": 20, "until": 120}
 FLOW_AXES = {"offset": [0.1, 0.15, 0.2, 0.25], "init_scale": [1e-4, 1e-3]}
 KEEP = ["final_loss", "measure.linearity.error", "best_possible_loss"]
+PREDICTED = ["best_possible_loss", "predicted_weight_error", "theory.symmetry.even"]  # nothing that compiles
 
 
 @pytest.fixture
@@ -39,9 +41,9 @@ def cluster(tmp_path):
         process.wait()
 
 
-def test_a_worker_is_killed_in_the_middle(cluster, tmp_path) -> None:
+def killed_in_the_middle(cluster, keep, folder) -> None:
     address, processes = cluster
-    alone = bf.sweep(FLOWS, FLOW_AXES, keep=KEEP, seeds=4)
+    alone = bf.sweep(FLOWS, FLOW_AXES, keep=keep, seeds=8)
     seen = []
 
     def kill(progress) -> None:
@@ -49,30 +51,45 @@ def test_a_worker_is_killed_in_the_middle(cluster, tmp_path) -> None:
             seen.append(progress.computed)
             os.kill(processes[1].pid, signal.SIGKILL)
 
-    folder = tmp_path / "runs"
-    found = bf.sweep(FLOWS, FLOW_AXES, keep=KEEP, seeds=4, scheduler=address, folder=folder, progress=kill)
-    assert seen
+    found = bf.sweep(FLOWS, FLOW_AXES, keep=keep, seeds=8, scheduler=address, folder=folder, progress=kill)
+    assert 0 < seen[0] < 64
     assert processes[1].wait(10) == -signal.SIGKILL
     assert found.summary()["failed"] == 0
     same(found.dataset, alone.dataset)
-    # A user's function travels to workers that do not have its file.
-    assert bf.sweep(own_runs.wave, {"a": [0.1], "b": [1.0]}, scheduler=address).summary()["failed"] == 0
-    # The scheduler dies: a sentence, and what was done is kept.
-    kept = tmp_path / "more"
+
+
+def test_a_worker_and_then_the_scheduler_are_killed(cluster, tmp_path, monkeypatch, capfd) -> None:
+    monkeypatch.setattr(_engine, "_NO_ANSWER", 3.0)
+    killed_in_the_middle(cluster, PREDICTED, tmp_path / "runs")
+    address, processes = cluster
 
     def kill_scheduler(progress) -> None:
         if progress.computed >= 20 and processes[0].poll() is None:
             processes[0].kill()
             processes[0].wait()
 
+    # A user's function travels to workers that do not have its file.
+    kept = tmp_path / "more"
     with pytest.raises(sweeps.ClusterError, match="the same command goes on"):
         bf.sweep(own_runs.wave, own_runs.AXES, seeds=3, scheduler=address, folder=kept, progress=kill_scheduler)
+    assert "Traceback" not in capfd.readouterr().err
     resumed = bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS, folder=kept)
     assert resumed.tally.reused >= 20
     same(resumed.dataset, bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS).dataset)
 
 
-def test_local_workers_give_the_same_bits_and_survive_a_run_that_kills_them(tmp_path) -> None:
+@pytest.mark.slow
+def test_flows_on_a_cluster_with_a_killed_worker_give_the_same_bits(cluster, tmp_path) -> None:
+    killed_in_the_middle(cluster, KEEP, tmp_path / "runs")
+
+
+def test_local_workers_give_the_same_bits(tmp_path) -> None:
+    found = bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS, workers=2, folder=tmp_path / "runs")
+    same(found.dataset, bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS).dataset)
+
+
+@pytest.mark.slow
+def test_a_run_that_kills_its_worker_is_a_failed_cell() -> None:
     def deadly(a: float) -> float:
         if a == 3.0:
             import os

@@ -3,6 +3,7 @@
 Each engine takes a queue of runs and gives finished ones as they come. Batches are fitted to about a second of work.
 """
 
+import logging
 import sys
 import time
 from collections import deque
@@ -196,6 +197,7 @@ def engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
         yield Here()
         return
     try:
+        import dask
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise ValueError("several workers need Dask: pip install 'biasfree[cluster]'.") from error
@@ -204,16 +206,34 @@ def engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
             client = Client(scheduler, timeout=_NO_ANSWER, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise ValueError(f"no scheduler answers at {scheduler}: start one by `dask scheduler`.") from error
-        with client:
+        with client, _silenced():
             client.register_plugin(_plugin())
             yield Cluster(client)
         return
-    local = LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
-        silence_logs=50, memory_limit=0,
-    )  # fmt: skip
-    with local, Client(local, set_as_default=False) as client:
+    with (
+        _silenced(),
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
+            dashboard_address="127.0.0.1:0", memory_limit=0,
+        ) as local,
+        Client(local, set_as_default=False) as client,
+    ):  # fmt: skip
         yield Cluster(client)
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """What Dask logs of lost connections and workers, tracebacks included, is said here in a sentence."""
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def _sent_by_value(spec: Spec) -> None:

@@ -211,8 +211,14 @@ def _kind(function: Any, attributes: Sequence[str], name: str) -> str:
         if not (hasattr(found, attribute) or attribute in getattr(found, "__annotations__", {})):
             fields = [f.name for f in dataclasses.fields(found)] if dataclasses.is_dataclass(found) else []
             raise ValueError(f"{name}: {found.__name__} has no {attribute!r}. It has: {', '.join(sorted(fields))}.")
+        member = getattr(found, attribute, None)
         try:
-            found = typing.get_type_hints(found).get(attribute)
+            if isinstance(member, property):
+                found = typing.get_type_hints(member.fget).get("return")
+            elif inspect.isfunction(member):
+                found = typing.get_type_hints(member).get("return")
+            else:
+                found = typing.get_type_hints(found).get(attribute)
         except (NameError, TypeError):
             return "number"
     return {str: "text", bool: "share"}.get(typing.cast(Any, found), "number")
