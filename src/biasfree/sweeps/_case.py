@@ -3,7 +3,7 @@
 import functools
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,13 @@ class Case:
     def __init__(self, arguments: Mapping[str, Any], seed: int, given: Dataset | None = None) -> None:
         """Nothing is computed yet."""
         self.arguments, self.seed, self.given = arguments, seed, given
+        self._remembered: dict[str, float] = {}
+
+    def remembered(self, name: str, compute: Callable[["Case"], float]) -> float:
+        """What several quantities share, computed once."""
+        if name not in self._remembered:
+            self._remembered[name] = compute(self)
+        return self._remembered[name]
 
     @functools.cached_property
     def dataset(self) -> Dataset:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from biasfree import checks, measure, theory
+from biasfree.datasets import Dataset
 from biasfree.sweeps._case import Case, trained
 
 Scalar = float | str
@@ -66,15 +67,38 @@ def _predicted_escape_time(case: Case) -> float:
     return theory.escape_time(case.arguments["init_scale"], rate - case.arguments["weight_decay"])
 
 
-@functools.lru_cache(maxsize=4)
-def _departure(dataset: Any, slope: float, loss: str, init_scale: float, weight_decay: float) -> Any:
-    function = _public("theory.departure")
-    takes = inspect.signature(function).parameters
-    given = {"slope": slope, "loss": loss, "init_scale": init_scale, "weight_decay": weight_decay}
-    return function(dataset, **{name: value for name, value in given.items() if name in takes})
+def _departure_rate(case: Case) -> float:
+    """max |G(u)| − λ on the residuals r = y − w*ᵀx of the linear solution: what sleeping neurons grow at there.
+
+    G(u) = ⟨r σ(uᵀx)⟩; with weight decay w* is the regularised solution, and neurons that grow at λ or less stay small.
+    """
+    if case.arguments["loss"] != "square":
+        raise ValueError("the departure rate is known for the square loss.")
+    return _growth(case.dataset, case.arguments["slope"], case.arguments["weight_decay"])
+
+
+@functools.lru_cache(maxsize=64)
+def _growth(data: Dataset, slope: float, decay: float) -> float:
+    weights = theory.regularised_limit(data, decay, slope) if decay else theory.least_squares(data)
+    residuals = Dataset(data.inputs, data.targets - data.inputs @ weights)
+    size = math.sqrt(np.mean(data.targets**2))
+    if np.abs(residuals.targets).max() <= 1e-12 * size:
+        return -decay
+    return max((each.rate for each in theory.gathering_directions(residuals, slope)), default=0.0) - decay
+
+
+def _predicted_departure_time(case: Case) -> float:
+    """t_escape + ln(√width/γ)/(ρ − λ): γ/√width is the size of one neuron's weights at the start."""
+    rate = _departure_rate(case)
+    single = case.arguments["init_scale"] / math.sqrt(case.arguments["width"])
+    return _predicted_escape_time(case) + theory.escape_time(single, rate) if rate > 0 else math.inf
 
 
 def _twin_error(case: Case) -> float:
+    return case.remembered("weight error", _compared_with_twin)
+
+
+def _compared_with_twin(case: Case) -> float:
     """Eq. 5 at the end: ‖√a W(t) − W_lin(at)‖/‖W_lin(at)‖."""
     run, slope = case.run, case.arguments["slope"]
     factor = 0.5 * (1 + slope)
@@ -104,6 +128,10 @@ REGISTRY: dict[str, Quantity] = {
         lambda c: c.departure_level > 0 and c.run.losses[-1] <= c.departure_level * (1 + 1e-9),
         "leaves the linear plateau", kind="share", predicted_by="predicted_departure_time",
     ),
+    "predicted_departure_time": Quantity(
+        _predicted_departure_time, "predicted: t_escape + ln(√width/γ)/(ρ − λ)", _TIME
+    ),
+    "departure_rate": Quantity(_departure_rate, "growth rate ρ − λ on the linear plateau", "1/flow time"),
     "escape_time": Quantity(
         _escape_time, "time at which half of the linear solution is learned", _TIME,
         predicted_by="predicted_escape_time",
@@ -112,6 +140,9 @@ REGISTRY: dict[str, Quantity] = {
     "weight_error": Quantity(_twin_error, "weight error of Theorem 5 (Eq. 5)", predicted_by="predicted_weight_error"),
     "predicted_weight_error": Quantity(
         lambda c: theory.finite_width_error(c.network, c.dataset), "|ε|/2, its prediction from the start"
+    ),
+    "weight_error_ratio": Quantity(
+        lambda c: _twin_error(c) / theory.finite_width_error(c.network, c.dataset), "weight error ÷ its prediction"
     ),
     "linearity_error": Quantity(
         lambda c: measure.linearity(c.run.final, c.dataset.inputs).error, "share of the output that is not linear"

@@ -22,6 +22,7 @@ from biasfree.sweeps import _keys
 from biasfree.sweeps._case import Case
 from biasfree.sweeps._quantities import Quantity, converted, of_function, quantity
 
+_PATIENCE = 60.0  # seconds to wait for another process that compiles
 BATCH_SECONDS = 1.0  # so that sending and storing a batch costs little beside computing it
 _first = threading.Lock()
 _compiled = False
@@ -80,8 +81,11 @@ class OtherNumericsError(RuntimeError):
     """A worker's package is not the command's."""
 
 
-def work(spec: Spec, cells: Cells, seconds: float = BATCH_SECONDS, stopped: Callable[[], bool] = bool) -> Finished:
-    """Compute ``cells`` in order until ``seconds`` are over, or ``stopped``: then the run under way is left out."""
+def work(spec: Spec, cells: Cells, stopped: Callable[[], bool] | None = None) -> Finished:
+    """Compute ``cells`` in order until a batch's time is over; how many were done is in the result.
+
+    In the command's own process ``stopped`` tells that Ctrl-C was pressed: the run under way is then left out.
+    """
     from threadpoolctl import threadpool_limits
 
     if spec.numerics != _keys.numerics():
@@ -96,16 +100,16 @@ def work(spec: Spec, cells: Cells, seconds: float = BATCH_SECONDS, stopped: Call
         for point, seed in zip(cells.points.tolist(), cells.seeds.tolist(), strict=True):
             arguments = {name: values[i] for (name, values), i in zip(spec.axes.items(), point, strict=True)}
             try:
-                with _one_compiles() if not _compiled else _nothing:
+                with _nothing if _compiled or stopped is not None else _one_compiles():
                     row = run(arguments, seed)
             except KeyboardInterrupt:
-                if not stopped():
+                if stopped is None or not stopped():
                     raise
                 break
-            if stopped():
+            if stopped is not None and stopped():
                 break
             rows.append(row)
-            if time.perf_counter() - began >= seconds:
+            if time.perf_counter() - began >= BATCH_SECONDS:
                 break
     return _collected(rows, time.perf_counter() - began)
 
@@ -186,10 +190,18 @@ _nothing = nullcontext()
 def _one_compiles() -> Iterator[None]:
     """The first run of a process holds a lock of its machine: one process compiles, the others load what it kept."""
     global _compiled
-    from filelock import FileLock
+    from filelock import FileLock, Timeout
 
-    with _first, FileLock(_own_folder() / "compiling"):
-        yield
+    lock = FileLock(_own_folder() / "compiling", timeout=_PATIENCE)
+    with _first:
+        try:
+            lock.acquire()
+        except Timeout:  # held by somebody's long run: compiling twice is the lesser evil
+            pass
+        try:
+            yield
+        finally:
+            lock.release()
         _compiled = True
 
 
