@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,10 +194,8 @@ def _one_compiles() -> Iterator[None]:
 
     lock = FileLock(_own_folder() / "compiling", timeout=_PATIENCE)
     with _first:
-        try:
+        with suppress(Timeout):  # held by somebody's long run: compiling twice is the lesser evil
             lock.acquire()
-        except Timeout:  # held by somebody's long run: compiling twice is the lesser evil
-            pass
         try:
             yield
         finally:
