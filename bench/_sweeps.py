@@ -1,7 +1,7 @@
 """Sweeps: runs per second of one phase diagram, beside a plain loop, multiprocessing, and PyTorch in proportion.
 
-The diagram is of the six points: offsets × seeds at width 100, flows to t = 1000. Every contender does the same runs but
-PyTorch, whose descent at the papers' rate is timed over some of its steps. Rounds alternate, and the best of each counts.
+The diagram is of the six points: offsets × seeds at width 100, flows to t = 1000. Every contender does the same runs
+but PyTorch, whose descent at the papers' rate is timed over some of its steps. Rounds alternate, and the best counts.
 """
 
 import multiprocessing
@@ -115,9 +115,8 @@ def _memory() -> float:
         script = Path(folder) / "command.py"
         script.write_text(code)
         path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [sys.executable, str(script)], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": path}
-        )  # fmt: skip
+        around = os.environ | {"PYTHONPATH": path}
+        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, env=around)
     return 1024.0 * float(done.stdout.split()[-1])
 
 
