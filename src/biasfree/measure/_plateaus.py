@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from biasfree.lines import lines
 from biasfree.measure import _awake, _story
+from biasfree.measure._alone import alone
 from biasfree.measure._awake import ActiveDirection
 from biasfree.measure._cutting import VISIBLE, Cut, cut
 from biasfree.measure._linearity import linearity
 from biasfree.measure._reasons import NOT_TOLD, Reason, reason
 from biasfree.measure._waking import waking
 from biasfree.networks import Network
-from biasfree.theory import Gathering, _point_losses
+from biasfree.theory import Gathering
 
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
@@ -203,36 +203,17 @@ def _explained(run: "Trajectory", each: Cut) -> Plateau:
     simple = network.depth == 2 and data.outputs == 1 and not any(network.skips) and all(network.rectified)
     if not simple or run.settings["clock"] == "loss":
         return Plateau(*common, _first_layer(network), None, None, None, math.nan, NOT_TOLD)
-    grouped = lines(data.inputs)
     sleeping = _awake.asleep(network, data)
-    groups = _awake.active_directions(network, ~sleeping, data, grouped)
-    residuals, curvature = _at_rest(run, network, groups, sleeping)
+    groups = _awake.active_directions(network, ~sleeping, data)
+    least = VISIBLE * float(run.losses.max() - run.losses.min())
+    awake = alone(run, each.begin, each.slowest, ~sleeping, least)
     future = waking(
-        run.at(each.begin), np.flatnonzero(sleeping), data, residuals, curvature, each.begin,
-        VISIBLE * float(run.losses.max() - run.losses.min()),
+        run.at(each.begin), np.flatnonzero(sleeping), data, awake, least,
         run.settings["weight_decay"], run.settings.get("learning_rate", 0.0),
     )  # fmt: skip
-    told = reason(future, each, run, residuals)
-    return Plateau(
-        *common, groups, _awake.linear_networks(groups), int(sleeping.sum()), future.growth, future.end, told
-    )
-
-
-def _at_rest(
-    run: "Trajectory", network: Network, groups: tuple[ActiveDirection, ...], sleeping: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The plateau's residuals and curvatures: of the awake neurons, where they come to rest."""
-    data, loss = run.dataset, run.settings["loss"]
-    first, second = (np.asarray(layer) for layer in network.weights)
-    awake = network.with_weights([np.where(sleeping[:, None], 0.0, first), np.where(sleeping, 0.0, second)])
-    outputs = np.asarray(awake(data.inputs))
-    residuals = np.asarray(_point_losses.residual(loss, outputs, data.targets))
-    curvature = np.asarray(_point_losses.curvature(loss, outputs, data.targets))
-    if loss == "square" and not run.settings["weight_decay"]:
-        slope = 1.0 if network.is_linear else network.slope
-        resting = _awake.resting_residuals(residuals, groups, data, lines(data.inputs), slope)
-        residuals = residuals if resting is None else resting
-    return residuals, curvature
+    told = reason(future, awake, each, run)
+    end = min(future.end, awake.end)
+    return Plateau(*common, groups, _awake.linear_networks(groups), int(sleeping.sum()), future.growth, end, told)
 
 
 def _first_layer(network: Network) -> tuple[ActiveDirection, ...]:
