@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         gradient_descent,
         gradient_flow,
     )
+    from biasfree.measure import plateaus, skeleton
     from biasfree.networks import Network
     from biasfree.sweeps import sweep
 
@@ -42,6 +43,8 @@ _HOME = {
     "gradient_descent": "biasfree.dynamics",
     "gradient_flow": "biasfree.dynamics",
     "inspect": "biasfree.answers",
+    "plateaus": "biasfree.measure",
+    "skeleton": "biasfree.measure",
     "sweep": "biasfree.sweeps",
 }
 _MODULES = (
@@ -75,7 +78,9 @@ __all__ = [
     "losses",
     "measure",
     "networks",
+    "plateaus",
     "report",
+    "skeleton",
     "studies",
     "sweep",
     "sweeps",

@@ -67,31 +67,19 @@ def _predicted_escape_time(case: Case) -> float:
     return theory.escape_time(case.arguments["init_scale"], rate - case.arguments["weight_decay"])
 
 
-def _departure_rate(case: Case) -> float:
-    """max |G(u)| − λ on the residuals r = y − w*ᵀx of the linear solution: what sleeping neurons grow at there.
-
-    G(u) = ⟨r σ(uᵀx)⟩; with weight decay w* is the regularised solution, and neurons that grow at λ or less stay small.
-    """
-    if case.arguments["loss"] != "square":
-        raise ValueError("the departure rate is known for the square loss.")
-    return _growth(case.dataset, case.arguments["slope"], case.arguments["weight_decay"])
+def _predicted_departure(case: Case) -> float:
+    names = ("slope", "loss", "init_scale", "weight_decay", "width")
+    return _departure_law(case.dataset, *(case.arguments[name] for name in names))
 
 
 @functools.lru_cache(maxsize=64)
-def _growth(data: Dataset, slope: float, decay: float) -> float:
-    weights = theory.regularised_limit(data, decay, slope) if decay else theory.least_squares(data)
-    residuals = Dataset(data.inputs, data.targets - data.inputs @ weights)
-    size = math.sqrt(np.mean(data.targets**2))
-    if np.abs(residuals.targets).max() <= 1e-12 * size:
-        return -decay
-    return max((each.rate for each in theory.gathering_directions(residuals, slope)), default=0.0) - decay
+def _departure_law(data: Dataset, slope: float, loss: str, init_scale: float, weight_decay: float, width: int) -> float:
+    return float(theory.departure(data, slope, loss, init_scale, weight_decay=weight_decay, width=width).time)
 
 
-def _predicted_departure_time(case: Case) -> float:
-    """t_escape + ln(√width/γ)/(ρ − λ): γ/√width is the size of one neuron's weights at the start."""
-    rate = _departure_rate(case)
-    single = case.arguments["init_scale"] / math.sqrt(case.arguments["width"])
-    return _predicted_escape_time(case) + theory.escape_time(single, rate) if rate > 0 else math.inf
+@functools.lru_cache(maxsize=64)
+def _threshold(data: Dataset, slope: float, loss: str) -> float:
+    return theory.departure_threshold(data, slope, loss)
 
 
 def _twin_error(case: Case) -> float:
@@ -128,10 +116,11 @@ REGISTRY: dict[str, Quantity] = {
         lambda c: c.departure_level > 0 and c.run.losses[-1] <= c.departure_level * (1 + 1e-9),
         "leaves the linear plateau", kind="share", predicted_by="predicted_departure_time",
     ),
-    "predicted_departure_time": Quantity(
-        _predicted_departure_time, "predicted: t_escape + ln(√width/γ)/(ρ − λ)", _TIME
+    "predicted_departure_time": Quantity(_predicted_departure, "departure time predicted without simulation", _TIME),
+    "decay_to_spare": Quantity(
+        lambda c: _threshold(c.dataset, c.arguments["slope"], c.arguments["loss"]) - c.arguments["weight_decay"],
+        "predicted threshold of weight decay − λ",
     ),
-    "departure_rate": Quantity(_departure_rate, "growth rate ρ − λ on the linear plateau", "1/flow time"),
     "escape_time": Quantity(
         _escape_time, "time at which half of the linear solution is learned", _TIME,
         predicted_by="predicted_escape_time",
