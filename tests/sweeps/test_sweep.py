@@ -70,6 +70,27 @@ def test_weight_error_of_theorem_5_ends_at_its_prediction() -> None:
     np.testing.assert_allclose(found.weight_error, found.predicted_weight_error, rtol=0.05)
 
 
+def test_plateaus_of_a_run_by_their_number() -> None:
+    """The orthogonal pair is learned in two drops of equal height, with a plateau at 0.25 between."""
+    keep = ["plateaus.count", "plateaus.1.level", "plateaus.1.end", "plateaus.9.end"]
+    found = bf.sweep({"data": "orthogonal_pair", "until": 60}, {"width": [100]}, keep=keep).dataset.squeeze()
+    assert float(found["plateaus.1.level"]) == pytest.approx(0.25, abs=0.01)
+    run = bf.gradient_flow(bf.Network.init([2, 100, 1], 0.0, 1e-3, 0), bf.datasets.orthogonal_pair(), until=60)
+    assert run.time_of_loss(0.249) - 2 < float(found["plateaus.1.end"]) < run.time_of_loss(0.125)
+    assert 2 <= float(found["plateaus.count"]) <= 3
+    assert np.isnan(found["plateaus.9.end"])
+
+
+def test_departures_are_predicted_without_simulation() -> None:
+    """t·δ ≈ 91 for small offsets at scale 1e-3, and ρ ≈ 0.111 δ is about the weight decay that holds them back."""
+    base = {"data": "six_points", "until": 1}
+    found = bf.sweep(
+        base, {"offset": [0.02, 0.04]}, keep=["predicted_departure_time", "decay_to_spare"]
+    ).dataset.squeeze()
+    np.testing.assert_allclose(found.predicted_departure_time * found.offset, 91, rtol=0.1)
+    np.testing.assert_allclose(found.decay_to_spare / found.offset, 0.111, rtol=0.1)
+
+
 def test_failed_runs_are_cells_with_their_sentence() -> None:
     found = bf.sweep(
         BASE, {"init_scale": [1e-3, -1.0], "until": [2.0, math.inf]},

@@ -4,7 +4,8 @@ Python function of the run.
 Names without a dot are in ``REGISTRY``. ``measure.linearity.error`` calls ``measure.linearity`` with what the run has
 under the names of its parameters (``network`` is the trained one for ``measure`` and the start for ``theory``) and
 takes ``error`` of the result; ``plateaus.…`` and ``diagnose.…`` likewise call ``bf.plateaus`` of the trajectory and
-``bf.diagnose`` of the data, one start and no simulation.
+``bf.diagnose`` of the data, one start and no simulation. A number picks an element, from 0 (``plateaus.1.end``), and
+``count`` tells how many there are.
 """
 
 import dataclasses
@@ -226,8 +227,11 @@ def _kind(function: Any, attributes: Sequence[str], name: str) -> str:
     except (NameError, TypeError):
         return "number"
     for attribute in attributes:
-        if not isinstance(found, type):
+        if not isinstance(found, type) or attribute == "count":
             return "number"
+        if attribute.isdigit():
+            found = typing.get_type_hints(getattr(found, "__getitem__", len)).get("return")
+            continue
         if not (hasattr(found, attribute) or attribute in getattr(found, "__annotations__", {})):
             fields = [f.name for f in dataclasses.fields(found)] if dataclasses.is_dataclass(found) else []
             raise ValueError(f"{name}: {found.__name__} has no {attribute!r}. It has: {', '.join(sorted(fields))}.")
@@ -246,7 +250,12 @@ def _kind(function: Any, attributes: Sequence[str], name: str) -> str:
 
 def _scalar(value: Any, attributes: Sequence[str], name: str) -> Any:
     for attribute in attributes:
-        value = getattr(value, attribute)
+        if attribute.isdigit():  # a run may have fewer of them
+            value = value[int(attribute)] if int(attribute) < len(value) else None
+        elif attribute == "count" and hasattr(value, "__len__"):
+            value = len(value)
+        else:
+            value = None if value is None else getattr(value, attribute)
         if inspect.ismethod(value):
             value = value()
     if value is None:
