@@ -17,6 +17,8 @@ from biasfree.sweeps._worker import BATCH_SECONDS, Cells, Finished, OtherNumeric
 
 _MOST_IN_BATCH = 20_000
 _NO_ANSWER, _NO_WORKERS = 10.0, 60.0  # seconds to wait for a scheduler, and for a worker
+# A batch that took two workers down is halved. Dask looks at a worker's stack every 10 ms, at a cost of its own.
+_LOCAL = {"distributed.scheduler.allowed-failures": 1, "distributed.worker.profile.enabled": False}
 _GROWTH = 4  # of the number of runs in a batch, from one to the next
 
 
@@ -212,7 +214,7 @@ def engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
         return
     with (
         _silenced(),
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        dask.config.set(_LOCAL),
         LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
             dashboard_address="127.0.0.1:0", memory_limit=0,
