@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +96,8 @@ def test_shipped_plans_are_plans(name) -> None:
         ("seeds = 2", "seeds = 2\nseeds = 3", 3, "no valid TOML"),
         ("seeds = 2", 'seeds = 2\nrefine = "verdict"', 3, "unknown kept quantity"),
         ("until = 2", "", None, "needs 'until'"),
+        ("[axes]", '[plot]\nshow = ["leaves"]\n[axes]', 11, "unknown kept quantity to show 'leaves'"),
+        ("[axes]", '[plot]\nshown = ["final_loss"]\n[axes]', 11, "unknown entry of plot 'shown'"),
     ],
 )
 def test_bad_plans_are_a_sentence_with_the_line(run, tmp_path, old, new, line, sentence) -> None:
@@ -172,3 +175,14 @@ def test_ctrl_c_is_a_sentence(run, tmp_path, monkeypatch) -> None:
     code, _, err = run("sweep", "plan.toml")
     assert code == 130
     assert "the same command goes on" in err
+
+
+def test_what_the_page_shows_is_what_happens(capsys) -> None:
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, {})
+    assert "final_loss" in capsys.readouterr().out
+    for picture in re.findall(r"\]\(([^)#]+)\)", page):
+        assert (root / "docs" / picture).exists(), picture
+    assert set(sweeps.shipped()) == {"example", *re.findall(r"^\*\*`([a-z0-9-]+)`\.\*\*", page, re.MULTILINE)}

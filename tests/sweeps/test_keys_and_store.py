@@ -26,6 +26,23 @@ def test_a_key_does_not_depend_on_how_the_run_is_asked_for() -> None:
     assert key == key_of({**BASE, "until": 1.0, "init_scale": 0.001}, {"width": [50], "slope": [0.25]})
 
 
+def test_data_count_by_their_bytes_not_by_their_file(tmp_path) -> None:
+    for name in ("one.csv", "two.csv"):
+        (tmp_path / name).write_text("x,y\n1,2\n-1,1\n")
+    keys = {
+        key_of({"data": str(tmp_path / n), "target": "y", "until": 1}, {"width": [5]}) for n in ("one.csv", "two.csv")
+    }
+    keys.add(key_of({"data": bf.Dataset([[1.0], [-1.0]], [2.0, 1.0]), "until": 1}, {"width": [5]}))
+    assert len(keys) == 1
+
+
+def test_generators_as_an_axis() -> None:
+    found = bf.sweep({"until": 1, "width": 4}, {"data": ["xor", "six_points"]}, keep=["best_possible_loss"])
+    assert found.dataset.data.to_numpy().tolist() == ["xor", "six_points"]
+    with pytest.raises(ValueError, match="needs 'pairs'"):  # 1000 for one, 100 for the other
+        bf.sweep({"until": 1}, {"data": ["symmetric_gaussian", "depth_separation"]}, keep=["best_possible_loss"])
+
+
 def test_a_key_depends_on_everything_else(monkeypatch) -> None:
     keys = [
         key_of(BASE, {"width": [50]}),

@@ -62,11 +62,11 @@ def heat_map(axes: "Axes", values: "xr.DataArray", run: np.ndarray, lines: list[
     else:
         _numbers(axes, edges, shown, values, mesh)
     for index, line in enumerate(lines):
-        field = line.values.transpose(horizontal, vertical).to_numpy().T
-        if min(field.shape) > 1 and np.nanmin(field) < line.level < np.nanmax(field):
-            finite = np.where(np.isposinf(field), 1e300, field)
-            drawn = np.log(np.maximum(finite, 1e-300)) if line.level > 0 else finite
-            level = np.log(line.level) if line.level > 0 else line.level
+        field, level = line.values.transpose(horizontal, vertical), line.level
+        if np.isinf(field).any() and level > 0:  # never is a rate of zero
+            field, level = 1 / field, 1 / level
+        drawn = _between(field, run).T
+        if min(drawn.shape) > 1 and np.nanmin(drawn) < level < np.nanmax(drawn):
             style = ("--", ":", "-.")[index % 3]
             axes.contour(x, y, drawn, levels=[level], colors="black", linewidths=1.2, linestyles=style)
             axes.plot([], [], color="black", linestyle=style, linewidth=1.2, label=line.label)
@@ -207,12 +207,28 @@ def _filled(values: "xr.DataArray", run: np.ndarray) -> np.ndarray:
         return shown
     from scipy.spatial import cKDTree
 
+    grid, known = _unit_square(values), np.argwhere(run)
+    nearest = cKDTree(grid[run]).query(grid.reshape(-1, grid.shape[-1]))[1]
+    return shown[tuple(known[nearest].T)].reshape(shown.shape)
+
+
+def _between(values: "xr.DataArray", run: np.ndarray) -> np.ndarray:
+    """A smooth quantity, interpolated where a refinement left cells out."""
+    shown = values.to_numpy()
+    known = run & np.isfinite(shown)
+    if known.all() or known.sum() < 4:
+        return shown
+    from scipy.interpolate import griddata
+
+    grid = _unit_square(values)
+    return np.where(known, shown, griddata(grid[known], shown[known], grid))
+
+
+def _unit_square(values: "xr.DataArray") -> np.ndarray:
+    """Where the cells are, each axis from 0 to 1 on its own scale."""
     scaled = []
     for dim in values.dims:
         places = _places(values[dim])
         places = np.log(places) if _log(values[dim]) else places
         scaled.append((places - places.min()) / (np.ptp(places) or 1.0))
-    grid = np.stack(np.meshgrid(*scaled, indexing="ij"), axis=-1)
-    known = np.argwhere(run)
-    nearest = cKDTree(grid[tuple(known.T)]).query(grid.reshape(-1, grid.shape[-1]))[1]
-    return shown[tuple(known[nearest].T)].reshape(shown.shape)
+    return np.stack(np.meshgrid(*scaled, indexing="ij"), axis=-1)

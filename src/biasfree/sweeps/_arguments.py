@@ -83,8 +83,12 @@ def known_arguments(data: Sequence[Any]) -> dict[str, Argument]:
     """All arguments of runs on ``data``: generators' names, a file, or a Dataset."""
     known = dict(RUN)
     for name in filter(None, map(generator_name, data)):
-        known.pop("target", None)  # a column of a file; generators may have one of their own
-        known |= generator_arguments(name)
+        if known.get("target") == RUN["target"]:
+            del known["target"]  # a column of a file; generators may have one of their own
+        for key, argument in generator_arguments(name).items():
+            # Two generators with different defaults: the plan must say.
+            differ = key in known and known[key].default != argument.default
+            known[key] = argument._replace(default=REQUIRED) if differ else argument
     return known
 
 

@@ -217,7 +217,7 @@ def engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
         dask.config.set(_LOCAL),
         LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
-            dashboard_address="127.0.0.1:0", memory_limit=0,
+            dashboard_address="127.0.0.1:0", memory_limit=0, silence_logs=logging.CRITICAL,
         ) as local,
         Client(local, set_as_default=False) as client,
     ):  # fmt: skip

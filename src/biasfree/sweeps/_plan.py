@@ -133,8 +133,8 @@ class Plan:
         names = quantities(chosen)
         if len(names) < len(chosen):
             raise ValueError(f"keep names a quantity twice: {', '.join(map(str, chosen))}.")
-        if refine is not None and own is None:
-            checks.one_of(refine, names, "kept quantity to refine")
+        if own is None:
+            _check_shown(refine, plot or {}, names)
         checked = {name: _axis(name, *grid, known[name]) for name, grid in grids.items()}
         if "seed" in checked:
             raise ValueError("seeds are no axis; set seeds instead.")
@@ -165,7 +165,10 @@ class Plan:
 
     def shared_word(self) -> np.ndarray:
         """The part of the keys that all runs have in common."""
-        word = _keys.shared_word(self.shared, self.data, self.function)
+        # Data that were given count by their bytes, whatever their file is called.
+        named = () if self.data is None else ("data", "target")
+        shared = {name: value for name, value in self.shared.items() if name not in named}
+        word = _keys.shared_word(shared, self.data, self.function)
         for each in self.keep:
             if callable(each):
                 word = word ^ _keys.word("kept function", _keys.function_digest(each))
@@ -241,6 +244,20 @@ def _data(run: Mapping[str, Any], axes: Mapping[str, Any]) -> Dataset | None:
     if "target" in axes:
         raise ValueError("target, the column of a file, cannot be an axis; sweep over columns one by one.")
     return datasets.load(given, run.get("target"))
+
+
+def _check_shown(refine: str | None, plot: Mapping[str, Any], names: Iterable[str]) -> None:
+    """What is refined and what pictures show must be kept."""
+    if refine is not None:
+        checks.one_of(refine, names, "kept quantity to refine")
+    for key, value in plot.items():
+        checks.one_of(key, ("show", "curves", "boundary"), "entry of plot")
+        if not isinstance(value, list):
+            raise ValueError(f"{key} of plot must be a list, got {value!r}.")
+        for each in value:
+            if key == "boundary" and not (isinstance(each, Mapping) and {"quantity", "level"} <= set(each)):
+                raise ValueError(f"a boundary is {{ quantity = name, level = number, label = text }}, got {each!r}.")
+            checks.one_of(each["quantity"] if key == "boundary" else each, names, "kept quantity to show")
 
 
 def _check_own(function: Callable[..., Any], axes: Mapping[str, Any], keep: Sequence[Any]) -> None:

@@ -124,7 +124,7 @@ def _line_of_sentence(text: str, sentence: str) -> int | None:
     """The line of what a sentence speaks of: its first word or quoted name that is a key or a value of the plan."""
     quoted = re.findall(r"'([^']+)'", sentence)
     for name in [*quoted, *re.findall(r"[\w.]+", sentence)]:
-        for table in ("axes", "run", ""):
+        for table in ("axes", "run", "plot", ""):
             if (line := _line(text, (table, name))) is not None:
                 return line
         if name in quoted:
