@@ -14,6 +14,8 @@ MOST_REPORT = {"nothing_kept": 75.0, "kept": 30.0}  # seconds
 MOST_POWER = 1.0  # of the width that the cost may grow by
 MOST_EXACT_GROWTH = {"width": 50.0, "scale": 1.5}
 MOST_MEMORY = 1e9
+LEAST_TWO_WORKERS, MOST_OVERHEAD, MOST_SWEEP_MEMORY = 1.7, 0.10, 500e6
+MOST_PLANNING, MOST_FILES = 10.0, 10_000  # of a million cells
 MOST_GROWTH, NOISE = 2.0, 1.1  # "about 2": a tenth is left to noise
 
 
@@ -55,7 +57,22 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
         worst = max(grown["factors"])
         met = worst <= MOST_GROWTH * NOISE
         found.append(Expectation(f"cost when {axis} double{_s(axis)}", "at most about 2", f"{worst:.2f}", met))
+    if "sweeps" in results:
+        found += _sweep_expectations(results["sweeps"])
     return found
+
+
+def _sweep_expectations(measured: dict[str, Any]) -> list[Expectation]:
+    two, memory, million = measured["two_workers"], measured["memory"], measured["million"]
+    cells = f"{million['cells']:,} cells"
+    return [
+        Expectation("sweep: two workers", f"at least {LEAST_TWO_WORKERS:g}×", f"{two:.2f}×", two >= LEAST_TWO_WORKERS),
+        _at_most("sweep: overhead beside a plain loop", MOST_OVERHEAD, measured["overhead"]),
+        Expectation("sweep: the same bits by every way", "yes", str(measured["same_bits"]), measured["same_bits"]),
+        _at_most("sweep: peak memory of the command, MB", MOST_SWEEP_MEMORY / 1e6, memory / 1e6),
+        _at_most(f"sweep: planning {cells}", MOST_PLANNING, million["planned_seconds"], " s"),
+        _at_most(f"sweep: files of {cells}", MOST_FILES, million["files"]),
+    ]
 
 
 def _exact_expectations(exact: dict[str, Any]) -> list[Expectation]:
@@ -123,6 +140,8 @@ def show(results: dict[str, Any], console: Console) -> None:
         console.print(_paper(results["paper"]))
     if "growth" in results:
         console.print(_growth(results["growth"]))
+    if "sweeps" in results:
+        console.print(_sweeps(results["sweeps"]))
 
 
 def show_expectations(found: list[Expectation], other_cores: float | None, console: Console) -> None:
@@ -261,6 +280,17 @@ def _growth(growth: dict[str, Any]) -> Table:
     for axis, grown in growth["axes"].items():
         costs = (f"{1e3 * seconds:.2f}" for seconds in grown["median_seconds_per_step"])
         table.add_row(axis, *costs, *(f"[bold]× {factor:.2f}[/]" for factor in grown["factors"]))
+    return table
+
+
+def _sweeps(measured: dict[str, Any]) -> Table:
+    table = _table("A phase diagram of the six points, flows to t = 1000 at width 100")
+    table.add_column("")
+    for column in ("runs per second", "× PyTorch"):
+        table.add_column(column, justify="right")
+    peer = measured["per_second"]["PyTorch descent, in proportion"]
+    for name, rate in measured["per_second"].items():
+        table.add_row(name, f"{rate:.3g}", f"{rate / peer:.3g}")
     return table
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         networks,
         report,
         studies,
+        sweeps,
         theory,
     )
     from biasfree.datasets import Dataset
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
         gradient_flow,
     )
     from biasfree.inspection import inspect
-    from biasfree.measure import plateaus
+    from biasfree.measure import plateaus, skeleton
     from biasfree.networks import Network
+    from biasfree.sweeps import sweep
 
 __version__ = "0.1.0"
 
@@ -56,6 +58,8 @@ _HOME = {
     "gradient_flow": "biasfree.dynamics",
     "inspect": "biasfree.inspection",
     "plateaus": "biasfree.measure",
+    "skeleton": "biasfree.measure",
+    "sweep": "biasfree.sweeps",
 }
 _MODULES = (
     "datasets",
@@ -69,6 +73,7 @@ _MODULES = (
     "networks",
     "report",
     "studies",
+    "sweeps",
     "theory",
 )
 
@@ -93,7 +98,10 @@ __all__ = [
     "networks",
     "plateaus",
     "report",
+    "skeleton",
     "studies",
+    "sweep",
+    "sweeps",
     "theory",
 ]
 

@@ -11,6 +11,7 @@ from biasfree.cli._diagnose import diagnose
 from biasfree.cli._inspect import inspect
 from biasfree.cli._reproduce import reproduce
 from biasfree.cli._simulate import simulate
+from biasfree.cli._sweep import sweep
 
 app = typer.Typer(
     add_completion=False,
@@ -42,6 +43,7 @@ app.command()(simulate)
 app.command()(reproduce)
 app.command()(diagnose)
 app.command()(inspect)
+app.command()(sweep)
 
 
 def main() -> None:

@@ -53,7 +53,10 @@ class Cut:
 
 
 def cut(
-    times: Float[np.ndarray, "saved"], values: Float[np.ndarray, "saved"], rounding: float = 0.0
+    times: Float[np.ndarray, "saved"],
+    values: Float[np.ndarray, "saved"],
+    rounding: float = 0.0,
+    least: float | None = None,
 ) -> tuple[list[Cut], bool]:
     """Cut a falling curve into plateaus by the rule above.
 
@@ -61,6 +64,7 @@ def cut(
         times: increasing.
         values: what falls.
         rounding: smallest difference of values that means anything.
+        least: the smallest visible fall; a thousandth of the whole by default.
 
     Returns:
         The plateaus in order of time, and whether the curve still falls where it ends.
@@ -72,7 +76,8 @@ def cut(
     """
     curve, noise = _monotone(values)
     fall = float(curve[0] - curve[-1])
-    if len(times) < 3 or not fall > _NOISES * max(float(noise.max()), rounding):
+    least = VISIBLE * fall if least is None else least
+    if len(times) < 3 or not fall > max(_NOISES * max(float(noise.max()), rounding), least):
         return _standing(times, curve, noise, rounding), False
     edges = _blocks(curve, noise, rounding)
     lengths = np.diff(times[edges])
@@ -85,7 +90,6 @@ def cut(
     if slow and slow[-1] == len(speeds) - 1:
         moments[-1] = float(times[-1])
     dips = [_Dip(t, float(np.interp(t, times, curve)), float(speeds[b])) for t, b in zip(moments, slow, strict=True)]
-    least = VISIBLE * fall
     dips = _visible(dips, least)
     if dips and dips[-1].moment == times[-1] and not _rests(times, curve, dips, least):
         dips = dips[:-1]

@@ -8,6 +8,8 @@ from biasfree.report._page import write_page
 from biasfree.report._plots import plot_loss, save_figure
 from biasfree.report._progress import progress_bar
 from biasfree.report._reproduce import StudyError, Workers, reproduce
+from biasfree.report._sweep_plot import plot_sweep
+from biasfree.report._sweep_progress import sweep_progress
 
 __all__ = [
     "PICTURES",
@@ -22,9 +24,11 @@ __all__ = [
     "draw",
     "plot_courses",
     "plot_loss",
+    "plot_sweep",
     "progress_bar",
     "reproduce",
     "save_figure",
+    "sweep_progress",
     "write_answer",
     "write_json",
     "write_page",

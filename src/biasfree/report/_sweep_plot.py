@@ -1,0 +1,124 @@
+"""Phase diagrams of a sweep, as one would put them in a paper."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biasfree import checks
+from biasfree.report import _sweep_panels as panels
+from biasfree.report._plots import STYLE
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+_ABOUT = ("state", "message", "level")
+_MOST_FACETS = 6
+_WIDTH, _HEIGHT = 3.4, 2.7
+
+
+def plot_sweep(
+    dataset: "xr.Dataset",
+    quantity: str | Sequence[str] | None = None,
+    *,
+    curves: Sequence[str] = (),
+    title: str | None = None,
+) -> "Figure":
+    """The phase diagram: a heat map over two axes, facets for a third, curves with bands over seeds for one.
+
+    Where the sweep kept what theory has for the quantity, theory is drawn on top: a dashed curve, or the boundary at
+    which it says that things change.
+
+    Args:
+        dataset: of a sweep.
+        quantity: what to show, one panel each; by default what the plan says, else the first that was kept.
+        curves: those to be shown as curves against the first axis, one per value of the second.
+        title: by default the plan's.
+
+    Raises:
+        ValueError: no such quantity, or more than three axes.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    plan = json.loads(dataset.attrs.get("plan", "{}"))
+    told = plan.get("plot", {})
+    names = _names(dataset, quantity, told)
+    curved = {*curves, *(told.get("curves", []) if quantity is None else [])}
+    dims = [str(dim) for dim in dataset["state"].dims if dim != "seed" and dataset.sizes[dim] > 1]
+    if len(dims) > 3:
+        raise ValueError(
+            f"a picture shows at most three axes, this sweep has {len(dims)}: {', '.join(dims)}. Choose a value of "
+            "some first, by result.dataset.sel or isel."
+        )
+    whole = dataset.squeeze([dim for dim in dataset.dims if dim not in (*dims, "seed")], drop=True)
+    facet = dims[2] if len(dims) == 3 else None
+    parts = [whole] if facet is None else [whole.isel({facet: i}) for i in range(min(whole.sizes[facet], _MOST_FACETS))]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(_WIDTH * max(len(parts), len(names) if len(parts) == 1 else 1),
+                                 _HEIGHT * (len(names) if len(parts) > 1 else 1)), layout="constrained")  # fmt: skip
+        shape = (len(names), len(parts)) if len(parts) > 1 else (1, len(names))
+        grid = figure.subplots(*shape, squeeze=False)
+        for row, name in enumerate(names):
+            for column, part in enumerate(parts):
+                axes = grid[row, column] if len(parts) > 1 else grid[0, row]
+                _panel(axes, part, name, dims[:2], name in curved, plan, told)
+                if facet is not None:
+                    value = whole[facet].to_numpy()[column]
+                    axes.set_title(f"{whole[facet].attrs.get('long_name', facet)} = {value}", fontsize=7)
+        figure.suptitle(dataset.attrs.get("title", "") if title is None else title, fontsize=9)
+    return figure
+
+
+def _names(dataset: "xr.Dataset", quantity: str | Sequence[str] | None, told: Mapping[str, Any]) -> list[str]:
+    kept = [str(name) for name in dataset.data_vars if name not in _ABOUT]
+    if quantity is None:
+        quantity = told.get("show", kept[:1])
+    names = [quantity] if isinstance(quantity, str) else list(quantity or ())
+    if not names:
+        raise ValueError("nothing was kept that could be shown: every run failed.")
+    return [checks.one_of(name, kept, "kept quantity") for name in names]
+
+
+def _panel(
+    axes: Any, part: "xr.Dataset", name: str, dims: list[str], as_curves: bool, plan: Any, told: Mapping[str, Any]
+) -> None:
+    values = part[name]
+    predicted = part.get(values.attrs.get("predicted_by", ""))
+    if len(dims) < 2 or as_curves:
+        if not dims:
+            raise ValueError("the sweep has a single point; there is nothing to draw.")
+        comparable = predicted is not None and values.attrs.get("kind") != "share"
+        panels.curves(axes, values, predicted if comparable else None, dims[0])
+    else:
+        ordered = values.transpose(*dims, "seed")
+        run = (part["state"].transpose(*dims, "seed") > 0).any("seed").to_numpy()
+        lines = _lines(part, name, plan, told)
+        panels.heat_map(axes, panels.middle(ordered), run, lines, runs_shown=not run.all())
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=6, loc="best", frameon=True, framealpha=0.85, edgecolor="none")
+
+
+def _lines(part: "xr.Dataset", name: str, plan: Any, told: Mapping[str, Any]) -> list[panels.Line]:
+    """Boundaries of theory: those the plan names, else the predicted time at which runs end."""
+    found = []
+    for each in told.get("boundary", []):
+        if each.get("panel", name) == name and each["quantity"] in part:
+            label = each.get("label", f"{each['quantity']} = {each['level']:g}")
+            found.append(panels.Line(panels.middle(part[each["quantity"]]), float(each["level"]), label))
+    predicted = part.get(part[name].attrs.get("predicted_by", ""))
+    run = plan.get("run")
+    if found or predicted is None or not isinstance(run, dict):
+        return found
+    if part[name].attrs.get("kind") == "share" and np.isfinite(float(run.get("until") or np.nan)):
+        until = float(run["until"])
+        return [panels.Line(panels.middle(predicted), until, f"predicted at t = {until:g}")]
+    if part[name].attrs.get("kind") == "number":
+        centre = panels.middle(predicted)
+        finite = centre.to_numpy()[np.isfinite(centre.to_numpy())]
+        if finite.size and finite.max() > finite.min():
+            level = float(np.quantile(finite, 0.5))
+            return [panels.Line(centre, level, f"theory: {level:.3g}")]
+    return found

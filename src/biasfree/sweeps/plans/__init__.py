@@ -1,0 +1,1 @@
+"""The plans that come with the package."""

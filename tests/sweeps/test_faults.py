@@ -1,0 +1,105 @@
+"""Killed at any moment, a sweep goes on where it was, and its data are the same to the last bit."""
+
+import os
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import biasfree as bf
+from biasfree import sweeps
+from tests.sweeps import own_runs
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> xr.Dataset:
+    return bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS).dataset
+
+
+def same(found: xr.Dataset, other: xr.Dataset) -> None:
+    for name in other.data_vars:
+        if other[name].dtype.kind == "f":
+            assert found[name].to_numpy().tobytes() == other[name].to_numpy().tobytes(), name
+        else:
+            assert (found[name] == other[name]).all(), name
+
+
+def killed(tmp_path, undisturbed, times: int, workers: int | None = None) -> None:
+    folder, out = tmp_path / "runs", tmp_path / "found.nc"
+    rng = random.Random(0)
+    for _ in range(times):
+        before = len(list(folder.glob("batch-*.npz")))
+        process = own_runs.program(folder, out, workers)
+        own_runs.wait_for_batches(folder, before + 1, process)
+        time.sleep(rng.uniform(0, 0.2))
+        process.kill()
+        process.wait()
+    assert own_runs.program(folder, out, workers).wait(180) == 0
+    found = sweeps.load(out)
+    assert found.dataset.attrs["reused"] > 0
+    same(found.dataset, undisturbed)
+
+
+def test_kill_9_and_the_same_command_goes_on(tmp_path, undisturbed) -> None:
+    killed(tmp_path, undisturbed, times=2)
+
+
+@pytest.mark.slow
+def test_kill_9_twenty_times(tmp_path, undisturbed) -> None:
+    killed(tmp_path, undisturbed, times=20)
+
+
+@pytest.mark.slow
+def test_kill_9_of_a_command_with_workers(tmp_path, undisturbed) -> None:
+    killed(tmp_path, undisturbed, times=5, workers=2)
+
+
+def test_ctrl_c_keeps_what_is_finished_and_nothing_half(tmp_path, undisturbed) -> None:
+    folder, out = tmp_path / "runs", tmp_path / "found.nc"
+    process = own_runs.program(folder, out, stderr=-3)
+    own_runs.wait_for_batches(folder, 2, process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) != 0
+    assert not out.exists()
+    found = bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS, folder=folder)
+    assert 0 < found.tally.reused < own_runs.RUNS
+    same(found.dataset, undisturbed)
+
+
+def test_an_interrupted_flow_is_no_result(tmp_path) -> None:
+    """Flows give back what they have on Ctrl-C; in a sweep that must not be taken for a finished run."""
+    base = {"data": "six_points", "width": 60, "until": 900}
+
+    def press(progress) -> None:
+        if progress.computed == 1:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+    before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            bf.sweep(base, {"offset": [0.1, 0.15, 0.2]}, keep=["final_loss", "status"], folder=tmp_path, progress=press)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    found = bf.sweep(base, {"offset": [0.1, 0.15]}, keep=["final_loss", "status"], folder=tmp_path)
+    assert found.tally.reused >= 1
+    assert set(found.dataset.status.to_numpy().ravel()) == {"reached"}
+
+
+def test_a_second_command_refuses_while_the_first_is_at_work(tmp_path, undisturbed) -> None:
+    folder, out = tmp_path / "runs", tmp_path / "found.nc"
+    process = own_runs.program(folder, out)
+    own_runs.wait_for_batches(folder, 1, process)
+    with pytest.raises(ValueError, match="another sweep is at work"):
+        bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS, folder=folder)
+    assert process.wait(120) == 0
+    same(sweeps.load(out).dataset, undisturbed)
+
+
+def test_order_does_not_matter(undisturbed) -> None:
+    axes = {name: list(reversed(values)) for name, values in reversed(own_runs.AXES.items())}
+    found = bf.sweep(own_runs.wave, axes, seeds=[2, 0, 1]).dataset
+    aligned = found.transpose(*undisturbed.value.dims).reindex_like(undisturbed)
+    np.testing.assert_array_equal(aligned.value, undisturbed.value)
