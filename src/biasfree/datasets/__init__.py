@@ -1,7 +1,7 @@
 """Data sets: the papers' own, generators with explicit seeds, and the user's files."""
 
 from biasfree.datasets._dataset import Dataset
-from biasfree.datasets._files import load
+from biasfree.datasets._files import load, read
 from biasfree.datasets._generators import (
     BUILTIN,
     builtin,
@@ -22,6 +22,7 @@ __all__ = [
     "digits",
     "load",
     "orthogonal_pair",
+    "read",
     "separable",
     "six_points",
     "symmetric_gaussian",

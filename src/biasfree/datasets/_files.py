@@ -1,10 +1,11 @@
 """The user's own data, from CSV, NPZ or Parquet. Nothing in a file is ever executed."""
 
+import io
 import os
 import zipfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,44 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Dataset:
         ValueError: no such file, another format, a missing column, entries that are not finite numbers.
     """
     source = files.readable(path)
-    suffix = source.suffix.lower()
+    return _read(_Source(source.name, source.stat().st_size, source), target)
+
+
+def read(content: bytes, name: str, target: str | None = None) -> Dataset:
+    """Read a data set from the bytes of a file, as ``load`` reads the file; nothing is written.
+
+    Args:
+        content: what the file holds.
+        name: the file's name; its ending says the format.
+        target: the column, or array, to predict.
+
+    Raises:
+        ValueError: as ``load``.
+
+    >>> read(b"a,b,target\\n1,2,3\\n4,5,6\\n", "mine.csv").targets
+    array([3., 6.])
+    """
+    return _read(_Source(Path(name).name, len(content), content), target)
+
+
+class _Source(NamedTuple):
+    """A file, or what it holds."""
+
+    name: str
+    size: int
+    content: Path | bytes
+
+    @property
+    def stem(self) -> str:
+        return Path(self.name).stem
+
+    def opened(self) -> Any:
+        """What pandas, NumPy and pyarrow read from; from its beginning each time."""
+        return self.content if isinstance(self.content, Path) else io.BytesIO(self.content)
+
+
+def _read(source: _Source, target: str | None) -> Dataset:
+    suffix = Path(source.name).suffix.lower()
     if suffix not in _SUFFIXES:
         raise ValueError(f"cannot read {source.name}: the name must end in {', '.join(_SUFFIXES)}.")
     origin = {"file": source.name, "target": target}
@@ -63,7 +101,7 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Dataset:
     return _from_table(table, target, source, origin)
 
 
-def _from_table(table: "pd.DataFrame", target: str | None, source: Path, origin: dict) -> Dataset:
+def _from_table(table: "pd.DataFrame", target: str | None, source: _Source, origin: dict) -> Dataset:
     columns = list(table.columns)
     wanted = "target" if target is None else str(target)
     if wanted not in columns:
@@ -86,7 +124,7 @@ def _from_table(table: "pd.DataFrame", target: str | None, source: Path, origin:
     return Dataset(inputs, table[wanted].to_numpy(dtype=np.float64), source.stem, origin)
 
 
-def _check_column(entries: "pd.Series", column: str, source: Path) -> None:
+def _check_column(entries: "pd.Series", column: str, source: _Source) -> None:
     """Raise ValueError unless all entries are numbers; say whether it is words, a stray word, or nothing at all."""
     import pandas as pd
 
@@ -111,17 +149,17 @@ def _check_column(entries: "pd.Series", column: str, source: Path) -> None:
         )
 
 
-def _csv(source: Path) -> "pd.DataFrame":
+def _csv(source: _Source) -> "pd.DataFrame":
     import pandas as pd
 
     # Without pandas' own header, which would rename a repeated column instead of showing it.
     options: dict[str, Any] = {"header": None, "skipinitialspace": True, "encoding": "utf-8-sig"}
     try:
-        first = pd.read_csv(source, nrows=1, dtype=str, **options)
+        first = pd.read_csv(source.opened(), nrows=1, dtype=str, **options)
         names = [str(name).strip() for name in first.iloc[0].fillna("")]
         headed = not all(_is_number(name) for name in names)
         try:
-            table = pd.read_csv(source, skiprows=int(headed), **options)
+            table = pd.read_csv(source.opened(), skiprows=int(headed), **options)
         except pd.errors.EmptyDataError:
             table = pd.DataFrame(columns=range(len(names)))
     except pd.errors.EmptyDataError as error:
@@ -147,16 +185,16 @@ def _csv(source: Path) -> "pd.DataFrame":
     return table.set_axis(names, axis=1)
 
 
-def _parquet(source: Path) -> "pd.DataFrame":
+def _parquet(source: _Source) -> "pd.DataFrame":
     import pandas as pd
 
     try:
         from pyarrow.parquet import ParquetFile
 
-        told = ParquetFile(source).metadata
+        told = ParquetFile(source.opened()).metadata
         declared = 8 * told.num_rows * told.num_columns
-        if declared <= max(_LARGE, _PACKED * source.stat().st_size):
-            return pd.read_parquet(source).rename(columns=str)
+        if declared <= max(_LARGE, _PACKED * source.size):
+            return pd.read_parquet(source.opened()).rename(columns=str)
     except ImportError as error:
         raise ValueError("reading Parquet needs pyarrow. Install it: pip install 'biasfree[parquet]'.") from error
     except Exception as error:  # pyarrow raises many kinds of error on broken files
@@ -164,23 +202,23 @@ def _parquet(source: Path) -> "pd.DataFrame":
     raise ValueError(f"cannot read {source.name} as Parquet: {_bomb(source, declared)} Save it as NPZ, with np.savez.")
 
 
-def _npz(source: Path) -> dict[str, np.ndarray]:
+def _npz(source: _Source) -> dict[str, np.ndarray]:
     try:
-        with zipfile.ZipFile(source) as archive:
+        with zipfile.ZipFile(source.opened()) as archive:
             declared = sum(member.file_size for member in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
         raise ValueError(f"cannot read {source.name} as NPZ: it is not a whole archive of arrays.") from error
-    if declared > _LARGE and declared > _PACKED * source.stat().st_size:
+    if declared > _LARGE and declared > _PACKED * source.size:
         raise ValueError(f"cannot read {source.name} as NPZ: {_bomb(source, declared)} Save it with np.savez.")
     try:
-        with np.load(source, allow_pickle=False) as archive:
+        with np.load(source.opened(), allow_pickle=False) as archive:
             return {name: checks.numeric(archive[name], f"array {name!r}") for name in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:
         raise ValueError(f"cannot read {source.name} as NPZ: it must be an archive of plain numeric arrays.") from error
 
 
-def _bomb(source: Path, declared: int) -> str:
-    return f"{source.stat().st_size:,} bytes that unpack to {declared:,} are not taken for data."
+def _bomb(source: _Source, declared: int) -> str:
+    return f"{source.size:,} bytes that unpack to {declared:,} are not taken for data."
 
 
 def _short(text: object) -> str:
