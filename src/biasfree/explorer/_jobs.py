@@ -57,9 +57,7 @@ class Bench:
         found = self._runs.pop(view, None)
         if found is None:
             found = view.run(view.dataset(self._file), progress=lambda now: tell(now.fraction))
-        # A run that was cut short by the clock may go further another time.
-        if found.status.name != "interrupted":
-            self._runs[view] = found
+        self._runs[view] = found
         while len(self._runs) > _REMEMBERED:
             self._runs.popitem(last=False)
         return found

@@ -15,6 +15,8 @@ def serve(
     *,
     fragment: str = "",
     browser: bool = True,
+    workers: int = 2,
+    seconds: float = 30.0,
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve the explorer on loopback until Ctrl-C.
@@ -24,7 +26,9 @@ def serve(
         port: 0 for any free one.
         fragment: the view that the page opens with, as it stands behind the # of its address.
         browser: whether to open the page.
-        say: called with the address.
+        workers: processes for runs; one more answers the questions that take longer.
+        seconds: the longest that a run may take; what it has until then is shown.
+        say: called with the address, once the port is taken.
 
     Raises:
         ValueError: the port is taken, or the packages of the extra ``explore`` are missing.
@@ -42,7 +46,7 @@ def serve(
     port = listening.getsockname()[1]
     address = f"http://{HOST}:{port}/" + (f"#{fragment}" if fragment else "")
     config = uvicorn.Config(
-        application(port, file), log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="on",
+        application(port, file, workers=workers, seconds=seconds), log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="on",
         server_header=False, date_header=False,
     )  # fmt: skip
     say(f"biasfree explorer at {address} (Ctrl-C ends it)")
@@ -62,6 +66,7 @@ def _listening(port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((HOST, port))
+        found.listen(512)  # who comes before the server has started waits
     except OSError as error:
         found.close()
         raise ValueError(f"port {port} is taken. Choose another with --port, or --port 0 for a free one.") from error

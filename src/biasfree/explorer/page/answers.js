@@ -117,7 +117,7 @@ export class Runner {
     const watch = setTimeout(() => this.watch(), QUIET);
     try {
       const buffer = await this.answers.ask("run", view);
-      if (buffer) this.done(unpack(buffer), performance.now() - this.began);
+      if (buffer) this.done(unpack(buffer), performance.now() - this.began, view);
     } catch (error) {
       this.failed(error);
     } finally {

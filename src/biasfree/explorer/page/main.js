@@ -1,7 +1,7 @@
 // The page: state in, questions out, and everything that is shown follows one cursor in time.
 
 import { Answers, Lost, Runner, stored, unpack } from "explorer/answers.js";
-import { colours, firstTheme, keepTheme, setTheme } from "explorer/colours.js";
+import { firstTheme, keepTheme, setTheme } from "explorer/colours.js";
 import { Controls } from "explorer/controls.js";
 import { Curve } from "explorer/curve.js";
 import { download, picturePNG, pictureSVG } from "explorer/exports.js";
@@ -21,6 +21,8 @@ class Page {
     this.state = new State(choices.defaults);
     this.run = this.beside = this.newest = null;
     this.frame = 0;
+    this.wanted = null; // share of the way, of a prepared view
+    this.atEnd = false;
     this.curve = new Curve((share) => this.player.to(share));
     this.panels = new Panels();
     this.player = new Player(this);
@@ -31,7 +33,7 @@ class Page {
     this.state.choose = (data) => this.choose(data);
     this.controls = new Controls(this.state, choices, this.points.element);
     this.runner = new Runner(answers, {
-      done: (run, waited) => this.arrived(run, waited), failed: (error) => this.failed(error), progress: (standing) => this.progress(standing),
+      done: (run, waited, view) => this.arrived(run, waited, view), failed: (error) => this.failed(error), progress: (standing) => this.progress(standing),
     });
     this.gallery();
     this.options();
@@ -51,6 +53,7 @@ class Page {
     if (address === this.written) return;
     if (!address) return this.open(this.choices.gallery.find((each) => each.id === "six-points"));
     const { view, shown } = State.parse(address, this.choices.defaults);
+    this.atEnd = false;
     this.state.replace(view, shown);
   }
 
@@ -64,6 +67,7 @@ class Page {
     $("caption").textContent = prepared?.told ?? "";
     if (what === "view") {
       this.newest = this.state.asked();
+      document.body.dataset.state = "asked";
       this.runner.ask(this.newest);
     } else if (this.run) this.redraw();
     this.write();
@@ -84,6 +88,7 @@ class Page {
   open(prepared) {
     const { axis, share, focus } = prepared.shown;
     this.wanted = share;
+    this.atEnd = false;
     this.state.replace(prepared.view, { axis, gallery: prepared.id });
     if (focus) this.controls.point(focus);
   }
@@ -114,27 +119,32 @@ class Page {
 
   // Answers
 
-  arrived(run, waited) {
+  arrived(run, waited, view) {
     this.banner("");
     this.run = run;
     this.beside = null;
     this.waited = waited;
     const { times } = run.arrays;
-    const wanted = this.state.shown.time;
     this.points.show(run.head.data.editable);
     this.panels.show(run, this.state.shown);
-    const share = this.wanted ?? (wanted === null ? this.share ?? 1 : null);
-    this.frame = share !== null ? this.frameAt(share * times.at(-1)) : this.frameAt(wanted);
+    // A cursor at the end stays at the end; elsewhere it stays at its time.
+    const time = this.state.shown.time;
+    const end = this.atEnd || (time === null && this.wanted === null);
+    this.frame = this.frameAt(this.wanted !== null ? this.wanted * times.at(-1) : end ? times.at(-1) : time);
     this.wanted = null;
-    this.redraw().then(() => { document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1); });
+    this.remember();
     this.words();
-    this.askBeside(this.newest);
+    this.redraw().then(() => { if (view === this.newest) document.body.dataset.state = "drawn"; });
+    this.write();
+    if (view === this.newest) this.askBeside(view);
   }
 
   async askBeside(view) {
     clearTimeout(this.askingLater);
     this.answers.drop("beside");
     this.answers.drop("diagnose");
+    delete document.body.dataset.beside;
+    delete document.body.dataset.diagnose;
     $("theory").textContent = "computing …";
     $("theory").classList.add("waiting");
     $("diagnosis").classList.add("waiting");
@@ -149,7 +159,8 @@ class Page {
     this.answered("diagnose", view, (buffer) => {
       const told = JSON.parse(new TextDecoder().decode(buffer));
       if (told.error) throw new Error(told.error);
-      $("diagnosis").innerHTML = `<span class="chip">${escaped(told.verdict)}</span>${escaped(told.headline.replace(/^[^:]*: /, ""))}.`;
+      const [, verdict, rest] = told.headline.match(/^([^:]*): (.*)$/s) ?? [null, told.verdict, told.headline];
+      $("diagnosis").innerHTML = `<span class="chip">${escaped(verdict)}</span>${escaped(rest)}.`;
     }, "diagnosis");
   }
 
@@ -160,14 +171,16 @@ class Page {
       then(buffer);
     } catch (error) {
       if (error instanceof Lost) return this.lost();
-      if (view === this.newest) $(place).textContent = error.message;
+      if (view !== this.newest) return;
+      $(place).textContent = error.message;
     }
     $(place).classList.remove("waiting");
-    document.body.dataset[`${kind}For`] = JSON.stringify(view);
+    document.body.dataset[kind] = "done";
   }
 
   failed(error) {
     if (error instanceof Lost) return this.lost();
+    document.body.dataset.state = "failed";
     this.banner(error.message);
   }
 
@@ -228,11 +241,14 @@ class Page {
   go(frame) {
     if (!this.run) return;
     this.frame = Math.max(0, Math.min(this.run.arrays.frames.length - 1, frame));
-    const { times } = this.run.arrays;
-    this.share = times[this.index()] / times.at(-1);
-    this.state.shown.time = times[this.index()];
+    this.remember();
     this.draw();
     this.write();
+  }
+
+  remember() {
+    this.state.shown.time = this.run.arrays.times[this.index()];
+    this.atEnd = this.frame === this.run.arrays.frames.length - 1;
   }
 
   // The saved time nearest to a time.
@@ -250,7 +266,7 @@ class Page {
     const gauges = [["balance drift", summary.balance_drift], ["energy gap", summary.energy_gap], ["admissibility", summary.admissibility]];
     $("gauges").innerHTML = gauges.map(([name, value]) => {
       const size = value === null ? 0 : Math.min(100, Math.max(2, 100 * (1 + Math.log10(Math.max(value, 1e-16)) / 16)));
-      return `<dt>${name}</dt><dd class="meter" aria-hidden="true"><i style="width:${size}%"${value > 1e-2 ? ' class="poor"' : ""}></i></dd><dd>${value === null ? "does not apply" : value.toExponential(1)}</dd>`;
+      return `<dt>${name}</dt><dd class="meter" aria-hidden="true"><i style="width:${size}%"${value > 1e-2 ? ' class="poor"' : ""}></i></dd><dd>${value === null ? "does not apply" : brief(value)}</dd>`;
     }).join("");
     $("status").textContent = `${summary.status}: ${summary.message} ${summary.accepted} steps, ${head.events.known ? `${head.events.all} events, ` : ""}${(1000 * summary.wall_time).toFixed(0)} ms to compute${this.offline ? "" : `, ${this.waited.toFixed(0)} ms from question to answer`}.`;
     $("axis").querySelector("[value=ratio]").disabled = head.scales.ratio === null;
@@ -393,4 +409,3 @@ async function begin() {
 
 // Plotly is a classic script that is deferred like this one, and comes first.
 window.explorer = begin();
-export { colours };

@@ -1,7 +1,7 @@
 // The network at one saved time: outputs over a plane, neurons as arrows, outputs against targets. All on canvas.
 
 import { bar, colours } from "explorer/colours.js";
-import { brief, powerOfTen } from "explorer/numbers.js";
+import { brief } from "explorer/numbers.js";
 
 const PIXELS = 128; // of the output map, enlarged smoothly
 
@@ -36,11 +36,11 @@ export class Panels {
 
   legends() {
     const { head } = this.run;
-    const marks = '<span class="mark plus"></span>positive <span class="mark minus"></span>negative';
+    const marks = '<span class="marked"><span class="mark plus"></span>positive,</span> <span class="marked"><span class="mark minus"></span>negative</span>';
     const { neurons, plane, samples } = head;
     const shownNeurons = neurons.shown < neurons.all ? `${neurons.shown} of ${neurons.all}` : `${neurons.all}`;
     const grows = this.shown.arrowScale === "log"
-      ? `from ${powerOfTen(neurons.smallest)} to ${powerOfTen(neurons.largest)}` : `up to ${powerOfTen(neurons.largest)}`;
+      ? `from ${brief(10 ** neurons.smallest)} to ${brief(10 ** neurons.largest)}` : `up to ${brief(10 ** neurons.largest)}`;
     const lines = head.boundaries.length ? " Grey lines: where a neuron's response to a sample switches." : "";
     document.getElementById("neurons-legend").innerHTML =
       `${shownNeurons} neurons, by the sign of ${neurons.sign_of}: ${marks}. Length ${this.shown.arrowScale === "log" ? "by log ‖w‖" : "‖w‖"}, ${grows}.${lines}`;
@@ -144,6 +144,12 @@ export class Panels {
     context.fillText(names[0], w - 6, h / 2 - 6);
     context.textAlign = "left";
     context.fillText(names[1], w / 2 + 6, 14);
+    // How far the plane reaches.
+    const { reachX, reachY } = this.look;
+    context.globalAlpha = 0.9;
+    context.fillText(brief(-reachX), 5, h / 2 - 6);
+    context.fillText(brief(-reachY), w / 2 + 6, h - 6);
+    context.globalAlpha = 1;
   }
 
   boundary(context, values, look, px, py, w, h, c) {
