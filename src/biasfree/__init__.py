@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         gradient_descent,
         gradient_flow,
     )
+    from biasfree.measure import plateaus
     from biasfree.networks import Network
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ _HOME = {
     "gradient_descent": "biasfree.dynamics",
     "gradient_flow": "biasfree.dynamics",
     "inspect": "biasfree.answers",
+    "plateaus": "biasfree.measure",
 }
 _MODULES = ("answers", "datasets", "dynamics", "lines", "losses", "measure", "networks", "report", "studies", "theory")
 
@@ -61,6 +63,7 @@ __all__ = [
     "losses",
     "measure",
     "networks",
+    "plateaus",
     "report",
     "studies",
     "theory",

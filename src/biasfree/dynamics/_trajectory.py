@@ -25,6 +25,8 @@ from biasfree.switching import Switches
 if TYPE_CHECKING:
     import xarray as xr
 
+    from biasfree.measure import Plateaus
+
 _CLOSE = 1e-6  # of a time found by its loss
 _ROUNDINGS = 64.0  # of a sum over neurons and samples, in units of float64's own
 _LARGEST_LOG = 700.0  # e^700 is a number
@@ -241,6 +243,14 @@ class Trajectory:
         largest = math.exp(min(float(self.log_losses.max()), _LARGEST_LOG))
         slope = math.sqrt(2 * largest) if self.settings["loss"] == "square" else max(largest, 1.0)
         return slope * noise + noise * min(noise, 1.0)
+
+    # What it means
+
+    def plateaus(self) -> "Plateaus":
+        """Its plateaus, explained, with their predicted ends: ``biasfree.plateaus`` of this run."""
+        from biasfree.measure import plateaus  # the one import downwards: a run can be asked what it did
+
+        return plateaus(self)
 
     # Files and text
 

@@ -1,6 +1,7 @@
-"""What is observed on weights and trajectories: linearity, rank, alignment, balance, neurons."""
+"""What is observed on weights and trajectories: linearity, rank, alignment, balance, neurons, plateaus."""
 
 from biasfree.measure._approach import Approach
+from biasfree.measure._awake import ActiveDirection
 from biasfree.measure._early import EarlyPhase, early_phase
 from biasfree.measure._equivalence import Assumption4, EquivalenceErrors, assumption_4, equivalence_errors
 from biasfree.measure._invariants import (
@@ -16,11 +17,13 @@ from biasfree.measure._late_phase import ActiveBlock, LatePhase, late_phase
 from biasfree.measure._linearity import Linearity, linearity
 from biasfree.measure._low_rank_fit import LowRankFit, fit_eq_39, fit_eq_40
 from biasfree.measure._neurons import LayerNeurons, Neurons, neurons
+from biasfree.measure._plateaus import Plateau, Plateaus, plateaus
 from biasfree.measure._rank_excess import RankExcess, rank_excess
 from biasfree.measure._structure import Spectrum, Structure, spectrum, structure
 
 __all__ = [
     "ActiveBlock",
+    "ActiveDirection",
     "Approach",
     "Assumption4",
     "EarlyPhase",
@@ -31,6 +34,8 @@ __all__ = [
     "Linearity",
     "LowRankFit",
     "Neurons",
+    "Plateau",
+    "Plateaus",
     "RankExcess",
     "Spectrum",
     "Structure",
@@ -46,6 +51,7 @@ __all__ = [
     "matrix_balance",
     "neuron_balance",
     "neurons",
+    "plateaus",
     "rank_excess",
     "same_pattern_balance",
     "spectrum",

@@ -1,0 +1,228 @@
+"""Every plateau of a run, explained, and its end predicted.
+
+How a run is cut is told in ``_cutting``, what awake neurons compute in ``_awake``, and what sleeping neurons will do in
+``_waking``. The explanation is for two layers and one output; of any other network the plateaus, their levels and how
+linear the function is there are still told.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from biasfree.measure import _awake, _story
+from biasfree.measure._alone import alone
+from biasfree.measure._awake import ActiveDirection
+from biasfree.measure._cutting import VISIBLE, Cut, cut
+from biasfree.measure._linearity import linearity
+from biasfree.measure._reasons import NOT_TOLD, Reason, reason
+from biasfree.measure._waking import waking
+from biasfree.networks import Network
+from biasfree.theory import Gathering
+
+if TYPE_CHECKING:
+    from biasfree.dynamics import Trajectory
+
+
+@dataclass(frozen=True, eq=False)
+class Plateau:
+    """One wait of the loss.
+
+    Attributes:
+        begin, end: flow times at which it is reached and left; ``end`` is infinite if the run ends on it.
+        level: the loss where it is slowest.
+        slowest: when that is.
+        fall: how far the loss falls in the transition after it, 0 if the run ends on it.
+        nonlinearity: root mean square of f(x) − Mx over the samples and their mirror images, relative to f's; 0 where
+            the function is linear.
+        linear_map: M by least squares.
+        directions: what awake neurons point to, the largest first. For two layers and one output they are groups that
+            act as one neuron; else the singular directions of the first layer.
+        networks: for each linear network that the awake neurons make up, the samples it answers for; None where two
+            overlap, or where there is no such description.
+        asleep: number of sleeping neurons; None where not told.
+        growth: gathering directions of the residuals with their rates, and which sleepers are in whose basin; None
+            where not told.
+        predicted_end: from the early flow of the sleepers on the plateau's residuals, from ``begin`` on; infinite if
+            no sleeper grows, NaN where nothing is predicted.
+        reason: why it ends or does not.
+    """
+
+    begin: float
+    end: float
+    level: float
+    slowest: float
+    fall: float
+    nonlinearity: float
+    linear_map: Float[np.ndarray, "... dim"]
+    directions: tuple[ActiveDirection, ...]
+    networks: tuple[tuple[int, ...], ...] | None
+    asleep: int | None
+    growth: tuple[Gathering, ...] | None
+    predicted_end: float
+    reason: Reason
+
+    @property
+    def ends(self) -> bool:
+        """Whether the run leaves it."""
+        return math.isfinite(self.end)
+
+    @property
+    def prediction_error(self) -> float:
+        """(predicted − measured)/measured end; 0 if neither ends, NaN where nothing is predicted or only one ends."""
+        if math.isinf(self.predicted_end) and not self.ends:
+            return 0.0
+        both = math.isfinite(self.predicted_end) and self.ends
+        return (self.predicted_end - self.end) / self.end if both else math.nan
+
+    def __str__(self) -> str:
+        """Its part of the story."""
+        return _story.plateau(self)
+
+    __repr__ = __str__
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain numbers and strings, ready for JSON; what is not finite is None."""
+        return _story.as_dict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Plateaus:
+    """All plateaus of a run, in order of time; a sequence.
+
+    Attributes:
+        plateaus: one by one.
+        falling: whether the run ends while its loss still falls.
+        until: the run's last time.
+        init_scale: mean norm of the layers at the start.
+        subject: what ran, in words.
+        trajectory: the run.
+    """
+
+    plateaus: tuple[Plateau, ...]
+    falling: bool
+    until: float
+    init_scale: float
+    subject: str
+    trajectory: "Trajectory"
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.plateaus)
+
+    def __iter__(self) -> Iterator[Plateau]:
+        """One by one."""
+        return iter(self.plateaus)
+
+    def __getitem__(self, index: int) -> Plateau:
+        """The plateau of this number, from 0."""
+        return self.plateaus[index]
+
+    @property
+    def levels(self) -> Float[np.ndarray, "plateaus"]:
+        """Their losses."""
+        return np.array([each.level for each in self.plateaus])
+
+    @property
+    def ends(self) -> Float[np.ndarray, "plateaus"]:
+        """Their ends, infinite for one that the run does not leave."""
+        return np.array([each.end for each in self.plateaus])
+
+    @property
+    def predicted_ends(self) -> Float[np.ndarray, "plateaus"]:
+        """Their predicted ends."""
+        return np.array([each.predicted_end for each in self.plateaus])
+
+    def __str__(self) -> str:
+        """A story to be read aloud."""
+        return _story.story(self)
+
+    __repr__ = __str__
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain numbers and strings, ready for JSON; what is not finite is None."""
+        return {
+            "subject": self.subject,
+            "until": self.until,
+            "init_scale": self.init_scale,
+            "falling": self.falling,
+            "plateaus": [each.to_dict() for each in self.plateaus],
+        }
+
+
+def plateaus(trajectory: "Trajectory") -> Plateaus:
+    """Cut a run into plateaus and transitions, explain each plateau and predict its end.
+
+    The rule (docs/plateaus.md) has no knobs: a plateau is where the loss is at least five times slower than in the
+    transitions on its sides, each of which takes at least a thousandth of the whole fall.
+
+    Args:
+        trajectory: flow or descent, any depth and loss, saved densely enough to show its transitions. Evenly spaced
+            saves of a run with a long wait may not be; the solver's own (the default of ``gradient_flow``) are.
+
+    Raises:
+        ValueError: something else than a trajectory.
+
+    >>> import biasfree as bf
+    >>> start = bf.Network.init([2, 50, 1], slope=0.0, scale=1e-8, seed=0)
+    >>> found = plateaus(bf.gradient_flow(start, bf.datasets.orthogonal_pair(), until=100))
+    >>> found.levels.round(3) + 0.0
+    array([0.5 , 0.25, 0.  ])
+    >>> abs(found.predicted_ends[:2] / found.ends[:2] - 1).max() < 0.02
+    True
+    """
+    if not isinstance(getattr(trajectory, "template", None), Network):
+        raise ValueError(f"plateaus takes a Trajectory, got {type(trajectory).__name__}.")
+    by_logarithm = trajectory.by_logarithm
+    values = trajectory.log_losses if by_logarithm else trajectory.objectives()
+    usable = np.isfinite(values)
+    if not usable.all():
+        raise ValueError("the run's losses are not all numbers, so its plateaus cannot be told; see its status.")
+    cuts, falling = cut(np.asarray(trajectory.times), np.asarray(values), trajectory.rounding)
+    explained = tuple(_explained(trajectory, each) for each in cuts)
+    start = trajectory.template
+    scale = float(np.mean([_norm(np.asarray(layer)) for layer in start.weights]))
+    subject = f"{start} on {trajectory.dataset.name}, {trajectory.settings['loss']} loss"
+    return Plateaus(explained, falling, float(trajectory.times[-1]), scale, subject, trajectory)
+
+
+def _norm(layer: np.ndarray) -> float:
+    largest = float(np.abs(layer).max()) or 1.0
+    return largest * float(np.linalg.norm(layer / largest))
+
+
+def _explained(run: "Trajectory", each: Cut) -> Plateau:
+    at = int(np.argmin(np.abs(run.times - each.slowest)))
+    network, data = run.template.with_weights([layer[at] for layer in run.weights]), run.dataset
+    linear = linearity(network, np.concatenate([data.inputs, -data.inputs]))
+    level = float(run.losses[at])
+    common = (each.begin, each.end, level, float(run.times[at]), each.after, linear.error, linear.linear_map)
+    simple = network.depth == 2 and data.outputs == 1 and not any(network.skips) and all(network.rectified)
+    if not simple or run.settings["clock"] == "loss":
+        return Plateau(*common, _first_layer(network), None, None, None, math.nan, NOT_TOLD)
+    sleeping = _awake.asleep(network, data)
+    groups = _awake.active_directions(network, ~sleeping, data)
+    least = VISIBLE * float(run.losses.max() - run.losses.min())
+    awake = alone(run, each.begin, each.slowest, ~sleeping, least)
+    future = waking(
+        run.at(each.begin), np.flatnonzero(sleeping), data, awake, least,
+        run.settings["weight_decay"], run.settings.get("learning_rate", 0.0),
+    )  # fmt: skip
+    told = reason(future, awake, each, run)
+    end = min(future.end, awake.end)
+    return Plateau(*common, groups, _awake.linear_networks(groups), int(sleeping.sum()), future.growth, end, told)
+
+
+def _first_layer(network: Network) -> tuple[ActiveDirection, ...]:
+    """The singular directions of the first layer that are not negligible; of either sign."""
+    first = np.asarray(network.weights[0])
+    _, sizes, axes = np.linalg.svd(first / (np.abs(first).max() or 1.0), full_matrices=False)
+    sizes = sizes * (np.abs(first).max() or 1.0)
+    none = np.zeros(0, dtype=int)
+    kept = sizes > 0.01 * sizes[0]
+    return tuple(
+        ActiveDirection(a, 0, float(s), none, none, False) for a, s in zip(axes[kept], sizes[kept], strict=True)
+    )

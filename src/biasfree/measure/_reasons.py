@@ -1,0 +1,63 @@
+"""Why a plateau ends, or never does."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biasfree.lines import lines
+from biasfree.measure._alone import Alone
+from biasfree.measure._cutting import Cut
+from biasfree.measure._waking import Waking
+
+if TYPE_CHECKING:
+    from biasfree.dynamics import Trajectory
+
+# Residuals that no direction sees, relative to the targets, leave nothing to grow.
+_NOTHING = 1e-6
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a plateau ends or stays.
+
+    Attributes:
+        kind: "grows" (sleepers grow until they end it), "minimum" (no growth rate is positive: no two-layer network of
+            any width does better), "nobody grows" (there are growing directions, but no sleeper in their basins),
+            "turning" (awake neurons have not come to rest and go on by themselves) or "not told".
+        text: the sentence.
+    """
+
+    kind: str
+    text: str
+
+
+NOT_TOLD = Reason("not told", "It is explained for two-layer networks with one output on the flow's own clock only.")
+
+
+def reason(future: Waking, awake: Alone, each: Cut, run: "Trajectory") -> Reason:
+    """The reason for what happens to a plateau of a two-layer network."""
+    end, until = min(future.end, awake.end), float(run.times[-1])
+    if math.isfinite(end):
+        kind = "turning" if awake.end < future.end else "grows"
+        text = "Awake neurons still turn and end it by themselves" if kind == "turning" else "They end it"
+        text += f" at t ≈ {end:.4g} by prediction"
+        if math.isfinite(each.end):
+            return Reason(kind, f"{text}, {each.end:.4g} measured.")
+        return Reason(kind, f"{text}, after the end of the run." if end > until else f"{text}, but it has not ended.")
+    grouped, data = lines(run.dataset.inputs), run.dataset
+    residuals = awake.stretches[-1].residuals
+    pull, even, kept = grouped.pulls(residuals / data.samples)
+    reach = float(np.mean(np.abs(data.targets) * np.linalg.norm(data.inputs, axis=1)))
+    if np.linalg.norm(pull) + np.abs(even[kept]).sum() <= _NOTHING * reach:
+        return Reason(
+            "minimum",
+            "It never ends: no direction has a positive growth rate, so no two-layer network without biases, however "
+            "wide, does better.",
+        )
+    text = (
+        f"It never ends: no sleeper is in a growing basin ({len(future.resting)} feel no pull where they are, "
+        f"{len(future.inactive)} are active on no sample)."
+    )
+    return Reason("nobody grows", text)
