@@ -66,7 +66,7 @@ class Watch:
 
     def complete(self) -> Any:
         """Wait for theory and diagnosis too."""
-        self.page.wait_for_selector("body[data-state=drawn][data-beside=done][data-diagnose=done]")
+        self.page.wait_for_selector("body[data-state=drawn][data-beside=done][data-plateaus=done][data-diagnose=done]")
         return self.page
 
     def text(self, id: str) -> str:

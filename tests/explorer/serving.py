@@ -79,9 +79,7 @@ def wait_for(true: Any, seconds: float, what: str) -> None:
 
 def started(command: list[str]) -> Served:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), *sys.path[:1]]), "BIASFREE_QUIET": "1"}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     assert process.stdout is not None
     line = process.stdout.readline()
     found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)

@@ -155,10 +155,14 @@ class TestControls:
         page.select_option("#loss-axis", "log")
         page.check("#events")
         for chosen in ("#map-scale", "now"), ("#arrow-scale", "linear"):
-            picture = page.evaluate("document.getElementById('map').toDataURL() + document.getElementById('neurons').toDataURL()")
+            picture = page.evaluate(
+                "document.getElementById('map').toDataURL() + document.getElementById('neurons').toDataURL()"
+            )
             page.select_option(*chosen)
             page.wait_for_timeout(150)
-            assert picture != page.evaluate("document.getElementById('map').toDataURL() + document.getElementById('neurons').toDataURL()")
+            assert picture != page.evaluate(
+                "document.getElementById('map').toDataURL() + document.getElementById('neurons').toDataURL()"
+            )
         names = page.evaluate("document.getElementById('plot').data.map((trace) => trace.name)")
         assert "events" in names
         assert watch.losses() == before
@@ -230,7 +234,10 @@ class TestPoints:
         page.wait_for_selector("text=mine: 3 samples, 3 dimensions")
         watch.drawn()
         assert page.is_visible("#outputs")
-        assert watch.losses() == computed(View.of(page.evaluate("window.explorer.then((page) => page.newest)"))).losses.tolist()
+        assert (
+            watch.losses()
+            == computed(View.of(page.evaluate("window.explorer.then((page) => page.newest)"))).losses.tolist()
+        )
 
 
 class TestTime:
@@ -252,7 +259,7 @@ class TestTime:
         page.click("#play")
         page.wait_for_timeout(1200)
         page.click("#play")
-        assert 0 < page.evaluate(frame)
+        assert page.evaluate(frame) > 0
         page.keyboard.press("End")
         assert watch.text("now-loss") == watch.text("end-loss")
 
@@ -322,7 +329,10 @@ class TestState:
             second.wait_until_ready()
             watch.drawn()
             assert page.is_hidden("#banner")
-            assert watch.losses() == computed(View.of(page.evaluate("window.explorer.then((page) => page.newest)"))).losses.tolist()
+            assert (
+                watch.losses()
+                == computed(View.of(page.evaluate("window.explorer.then((page) => page.newest)"))).losses.tolist()
+            )
             # While there is no server, Chromium says so on the console.
             assert all("net::ERR_" in each for each in watch.wrong), watch.wrong
             watch.wrong.clear()
@@ -377,7 +387,7 @@ class TestEverybody:
 
     def test_every_control_has_a_name(self, watch):
         page = watch.open(QUICK)
-        nameless = page.evaluate("""[...document.querySelectorAll("button, input, select, canvas, summary")].filter((element) =>
+        nameless = page.evaluate("""[...document.querySelectorAll("button, input, select, canvas, summary")].filter(element =>
           !element.closest("[hidden]") && !element.hidden && element.getAttribute("aria-hidden") !== "true"
           && !(element.getAttribute("aria-label") || element.textContent.trim() || element.labels?.length)
         ).map((element) => element.outerHTML)""")
@@ -388,9 +398,13 @@ class TestEverybody:
         reached = set()
         for _ in range(80):
             page.keyboard.press("Tab")
-            reached.add(page.evaluate("document.activeElement.id || document.activeElement.dataset?.id || document.activeElement.tagName"))
-        wanted = {"copy-link", "theme", "c-data", "points", "c-width", "c-slope", "c-scale", "c-seed", "c-until", "axis",
-                  "play", "time", "map-scale", "copy-code", "six-points"}  # fmt: skip
+            reached.add(
+                page.evaluate(
+                    "document.activeElement.id || document.activeElement.dataset?.id || document.activeElement.tagName"
+                )
+            )
+        wanted = {"copy-link", "theme", "c-data", "points", "c-width", "c-slope", "c-scale", "c-seed", "c-until",
+                  "axis", "play", "time", "map-scale", "copy-code", "six-points"}  # fmt: skip
         assert wanted <= reached
 
     def test_dark_mode_follows_the_system_and_the_button(self, watch):

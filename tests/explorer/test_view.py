@@ -168,7 +168,8 @@ class TestPicture:
             assert np.abs(run.dataset.inputs @ w).min() < 1e-12
 
     @pytest.mark.parametrize(
-        "asked", [{"data": "linear-plus-sine", "width": 500, "scale": 1e-8, "until": 3.0}, {"data": "digits", "until": 0.1}]
+        "asked",
+        [{"data": "linear-plus-sine", "width": 500, "scale": 1e-8, "until": 3.0}, {"data": "digits", "until": 0.1}],
     )
     def test_an_answer_stays_below_a_megabyte(self, asked):
         head, _ = unpacked(answer := Bench().do("run", {**SMALL, **asked}, nothing))

@@ -1,7 +1,7 @@
 """The work behind the page, as a worker does it: each job takes a view and gives bytes.
 
 ``run`` answers with the curve and all that the panels need. What may take longer, and is not needed to scrub, comes
-after it by itself: ``beside`` (linear twin, other slopes, theory, plateaus) and ``diagnose``.
+after it by itself: ``beside`` (linear twin, other slopes, theory), ``plateaus`` and ``diagnose``.
 """
 
 import io
@@ -91,7 +91,7 @@ class Bench:
         )
 
     def beside(self, view: View, tell: Tell) -> bytes:
-        """What is drawn beside the curve: linear twin, other slopes, theory's prediction, plateaus."""
+        """What is drawn beside the curve: linear twin, other slopes, theory's prediction."""
         run = self._trained(view, tell)
         data, until = run.dataset, float(run.times[-1])
         head: dict[str, Any] = {"view": view.to_dict(), "curves": [], "predictions": []}
@@ -100,9 +100,10 @@ class Bench:
         for slope in [*slopes, *(s for s in view.slopes if s not in (view.slope, 1.0))]:
             other = view.run(data, slope, progress=lambda now: tell(now.fraction))
             name = f"curve{len(head['curves'])}"
-            told = "linear twin (slope 1)" if slope == 1 else f"slope {slope:g}"
-            head["curves"].append({"slope": slope, "name": told, "key": name, "status": other.status.name,
-                                   "scales": _scales(view, slope)})
+            told = "linear twin (α = 1)" if slope == 1 else f"α = {slope:g}"
+            scales = _scales(view, slope)
+            curve = {"slope": slope, "name": told, "key": name, "status": other.status.name, "scales": scales}
+            head["curves"].append(curve)
             arrays |= {f"{name}_times": other.times, f"{name}_losses": other.losses}
         try:
             foretold = predictions(view, data, run.template, until)
@@ -114,12 +115,15 @@ class Bench:
                 name = f"prediction{len(head['predictions'])}"
                 head["predictions"].append({"name": prediction.name, "note": prediction.note, "key": name})
                 arrays |= {f"{name}_times": prediction.times, f"{name}_losses": prediction.losses}
-        intervals = shaded(run)
-        head["plateaus"] = None if intervals is None else [interval._asdict() for interval in intervals]
         return packed(head, arrays)
 
+    def plateaus(self, view: View, tell: Tell) -> bytes:
+        """Where the loss waits, why, and until when by prediction."""
+        found = [interval._asdict() for interval in shaded(self._trained(view, tell))]
+        return json.dumps(files.plain({"plateaus": found}), allow_nan=False).encode()
+
     def diagnose(self, view: View, tell: Tell) -> bytes:
-        """The sentence of ``bf.diagnose`` for the view's data and network; by theory alone where that says something."""
+        """The sentence of ``bf.diagnose`` for the view's data and network; by theory where that speaks."""
         from biasfree.answers import diagnose
 
         data = view.dataset(self._file)
@@ -153,6 +157,7 @@ class Bench:
 KINDS: dict[str, Callable[[Bench, View, Tell], bytes]] = {
     "run": Bench.run,
     "beside": Bench.beside,
+    "plateaus": Bench.plateaus,
     "diagnose": Bench.diagnose,
     "netcdf": Bench.netcdf,
     "csv": Bench.csv,
@@ -166,7 +171,7 @@ def _scales(view: View, slope: float) -> dict[str, float | None]:
 
 
 def _name(view: View) -> str:
-    kind = {0.0: "ReLU network", 1.0: "linear network"}.get(view.slope, f"slope {view.slope:g}")
+    kind = {0.0: "ReLU network", 1.0: "linear network"}.get(view.slope, f"leaky ReLU, α = {view.slope:g}")
     return f"{kind}, descent" if view.method == "descent" else kind
 
 

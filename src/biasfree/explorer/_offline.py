@@ -52,22 +52,21 @@ def one_file(view: Mapping[str, Any], shown: Mapping[str, Any], answers: Mapping
         "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
         "connect-src 'none'"
     )
+    addresses = json.dumps({"imports": modules})
+    replaced = {
+        r'<script type="importmap">.*?</script>': f'<script type="importmap">{addresses}</script>',
+        r'<link rel="stylesheet"[^>]*>': f"<style>{part('style.css')}</style>",
+        r'<link rel="icon"[^>]*>': f'<link rel="icon" href="{_as_address(part("icon.svg"), "image/svg+xml")}">',
+        r'<script src="plotly.js"[^>]*></script>': f"<script>{_ending_nowhere(plotly())}</script>",
+        r'<script type="module" src="page/main.js"></script>': _stored(stored)
+        + '<script type="module">import "explorer/main.js";</script>',
+        r"<meta charset[^>]*>": f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">',
+    }
     page = part("index.html")
-    for pattern, replacement in (
-        (r'<script type="importmap">.*?</script>',
-         f'<script type="importmap">{json.dumps({"imports": modules})}</script>'),
-        (r'<link rel="stylesheet"[^>]*>', f"<style>{part('style.css')}</style>"),
-        (r'<link rel="icon"[^>]*>', f'<link rel="icon" href="{_as_address(part("icon.svg"), "image/svg+xml")}">'),
-        (r'<script src="plotly.js"[^>]*></script>', f"<script>{_closed(plotly())}</script>"),
-        (r'<script type="module" src="page/main.js"></script>',
-         f'<script type="application/json" id="stored">{_closed(json.dumps(stored))}</script>'
-         '<script type="module">import "explorer/main.js";</script>'),
-        (r"<meta charset[^>]*>",
-         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'),
-    ):  # fmt: skip
-        page, count = re.subn(pattern, lambda _, text=replacement: text, page, count=1, flags=re.DOTALL)
-        if count != 1:
-            raise AssertionError(f"index.html has no {pattern}")
+    for pattern, text in replaced.items():
+        before, found, after = _around(pattern, page)
+        assert found, f"index.html has no {pattern}"
+        page = before + text + after
     return page
 
 
@@ -75,6 +74,16 @@ def _as_address(text: str, kind: str = "text/javascript") -> str:
     return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
 
 
-def _closed(text: str) -> str:
-    """Inside a script element nothing may look like its end."""
-    return text.replace("</", "<\\/")
+def _around(pattern: str, page: str) -> tuple[str, bool, str]:
+    found = re.search(pattern, page, re.DOTALL)
+    return (page[: found.start()], True, page[found.end() :]) if found else (page, False, "")
+
+
+def _stored(value: Any) -> str:
+    """A value inside the page; nothing in it can look like the end of its element."""
+    text = json.dumps(value).replace("<", "\\u003c")
+    return f'<script type="application/json" id="stored">{text}</script>'
+
+
+def _ending_nowhere(script: str) -> str:
+    return script.replace("</script", "<\\/script")

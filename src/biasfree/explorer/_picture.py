@@ -4,8 +4,8 @@
 (the mean is not removed: a network without biases knows the origin). With a one stacked on the input, the plane is that
 on which it is one.
 
-**Outputs over the plane.** A network without biases is positively homogeneous, f(cx) = c f(x) for c > 0, so its values on
-a circle tell all others, and only those travel. On the plane of stacked ones it is not, and values on a grid travel.
+**Outputs over the plane.** A network without biases is positively homogeneous, f(cx) = c f(x) for c > 0, so its values
+on a circle tell all others, and only those travel. On the plane of stacked ones it is not, and values on a grid travel.
 
 **Neurons.** Directions w/‖w‖ in the plane, and log₁₀‖w‖: a start of 1e-100 and an end of 1 both have their place.
 """
@@ -142,7 +142,8 @@ def _neurons(
         "signs": np.sign(outgoing[:, 0]).astype(np.int8),
     }
     told = {
-        "all": run.weights[0].shape[1], "shown": len(chosen), "units": _UNITS, "smallest": low, "largest": high,
+        "all": run.weights[0].shape[1], "shown": len(chosen), "smallest": low, "largest": high, "units": _UNITS,
+        "reach": float(np.sqrt((direction**2).sum(axis=2)).max()) or 1.0,
         "sign_of": "w₂" if len(run.weights) == 2 else "W₃W₂",
     }  # fmt: skip
     return arrays, told

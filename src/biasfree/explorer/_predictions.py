@@ -99,8 +99,8 @@ def _deep(view: View, data: Dataset, start: Network, until: float, holds: bool) 
     if not (holds and fitted and view.loss == "square" and start.slope == 0 and not view.weight_decay):
         return Foretold(
             [],
-            "Of three layers theory predicts a time course for ReLU networks with square loss under Condition 3, where a "
-            "linear map fits the target.",
+            "Of three layers theory predicts a time course for ReLU networks with square loss under Condition 3, where "
+            "a linear map fits the target.",
         )
     paths = theory.sign_paths(start, data.correlation, middle="overlap")
     stairs = theory.deep_staircase(paths, data.covariance, data.correlation, power)

@@ -22,9 +22,11 @@ from biasfree.explorer._guard import Application, Guard
 from biasfree.explorer._workers import Pool, Refused
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+_LONGER = 5
 _LOOK_AGAIN = 0.1  # seconds between looks whether a page is still there
 _PAGE = re.compile(r"[A-Za-z0-9_-]{1,40}")
-_BINARY = {"run": "application/octet-stream", "beside": "application/octet-stream", "diagnose": "application/json"}
+_MEDIA = dict.fromkeys(("run", "beside"), "application/octet-stream")
+_MEDIA |= dict.fromkeys(("plateaus", "diagnose"), "application/json")
 _DOWNLOADS = {"netcdf": ("application/x-netcdf", "run.nc"), "csv": ("text/csv", "run.csv")}
 
 
@@ -40,7 +42,9 @@ def application(
         seconds: the longest that a job may run.
         grace: seconds that a worker has to end a job that is not wanted.
     """
-    server = _Server(Pool(workers, seconds, file, grace=grace), Pool(1, seconds, file, grace=grace), file)
+    # What takes longer has longer, and more time to hear that it is not wanted: it does not ask often.
+    slow = Pool(1, _LONGER * seconds, file, grace=_LONGER * grace)
+    server = _Server(Pool(workers, seconds, file, grace=grace), slow, file)
     app = Starlette(
         routes=[
             Route("/", server.page),
@@ -72,7 +76,8 @@ def application(
 
 class _Server:
     def __init__(self, quick: Pool, slow: Pool, file: Sequence[str]) -> None:
-        self._pools = {"run": quick, "beside": quick, "netcdf": slow, "csv": slow, "diagnose": slow}
+        self._pools = {"run": quick, "beside": quick}
+        self._pools |= dict.fromkeys(("plateaus", "diagnose", "netcdf", "csv"), slow)
         self._quick, self._slow, self._file = quick, slow, tuple(file)
         found = re.search(r'<script type="importmap">(.*?)</script>', _offline.part("index.html"), re.DOTALL)
         assert found is not None
@@ -159,13 +164,13 @@ class _Server:
         if kind in _DOWNLOADS:
             media, name = _DOWNLOADS[kind]
             return Response(answer, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
-        return Response(answer, media_type=_BINARY[kind])
+        return Response(answer, media_type=_MEDIA[kind])
 
     async def html(self, request: Request) -> Response:
         """The view as one file that works from disk."""
         page, view, shown = _asked_with_shown(await request.body())
         answers = {}
-        for kind in ("run", "beside", "diagnose"):
+        for kind in ("run", "beside", "plateaus", "diagnose"):
             try:
                 answers[kind] = await self._answer(request, kind, f"{page}-html", view)
             except Refused as refusal:
@@ -230,4 +235,3 @@ async def _bad(request: Request, error: Any) -> Response:
 
 async def _missing(request: Request, error: Any) -> Response:
     return JSONResponse({"error": "there is no such address."}, status_code=error.status_code)
-

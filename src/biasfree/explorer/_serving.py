@@ -46,7 +46,8 @@ def serve(
     port = listening.getsockname()[1]
     address = f"http://{HOST}:{port}/" + (f"#{fragment}" if fragment else "")
     config = uvicorn.Config(
-        application(port, file, workers=workers, seconds=seconds), log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="on",
+        application(port, file, workers=workers, seconds=seconds), log_level="warning", access_log=False,
+        timeout_graceful_shutdown=1, lifespan="on",
         server_header=False, date_header=False,
     )  # fmt: skip
     say(f"biasfree explorer at {address} (Ctrl-C ends it)")

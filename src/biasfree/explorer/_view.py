@@ -326,4 +326,3 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 def defaults() -> dict[str, Any]:
     """The default of every field, for the page."""
     return {field.name: _listed(field.default) for field in dataclasses.fields(View)}
-

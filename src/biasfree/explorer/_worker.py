@@ -81,7 +81,10 @@ def main() -> None:
             answer, ok = f"this took longer than {seconds:g} s and was ended. Ask for less of it.".encode(), False
         except Exception as error:  # a page gets a sentence, whatever went wrong
             traceback.print_exc()
-            answer, ok = f"this could not be computed ({type(error).__name__}). Change a setting and try again.".encode(), False
+            answer, ok = (
+                f"this could not be computed ({type(error).__name__}). Change a setting and try again.".encode(),
+                False,
+            )
         desk.cancelled.discard(number)
         write(out, {"job": number, "ok": ok, "memory": _memory()}, answer)
 

@@ -3,7 +3,7 @@
 import { colours } from "explorer/colours.js";
 import { digits } from "explorer/numbers.js";
 
-const MARGIN = { l: 58, r: 14, t: 26, b: 40 };
+const MARGIN = { l: 58, r: 14, t: 8, b: 40 };
 const TITLES = { linear: "flow time t", log: "flow time t", ratio: "t / ln(1/γ)", rescaled: "rescaled time (1+α)t/2" };
 const DASHES = ["dot", "dashdot", "longdash"];
 
@@ -33,9 +33,16 @@ export class Curve {
     return axis === "ratio" ? time * scales.ratio : axis === "rescaled" ? time * scales.rescaled : time;
   }
 
-  show(run, beside, shown) {
-    Object.assign(this, { run, beside, shown });
+  show(run, beside, plateaus, shown) {
+    Object.assign(this, { run, beside, plateaus, shown });
     return this.draw();
+  }
+
+  // Of an interval on the axis, in pixels.
+  widthOf(low, high) {
+    const [first, last] = this.range(), log = this.shown.axis === "log";
+    const [a, b] = log ? [Math.log10(Math.max(low, 1e-9)), Math.log10(high)] : [low, high];
+    return (Math.min(b, last) - Math.max(a, first)) / (last - first) * (this.plot.clientWidth - MARGIN.l - MARGIN.r);
   }
 
   traces() {
@@ -86,27 +93,33 @@ export class Curve {
   }
 
   layout() {
-    const { run, beside, shown } = this;
+    const { run, shown } = this;
     const c = colours();
     const lossLog = shown.lossAxis === "log";
     const shapes = [], annotations = [];
-    for (const plateau of beside?.head.plateaus ?? []) {
+    for (const [i, plateau] of (this.plateaus ?? []).entries()) {
+      const name = `${i + 1} · ${plateau.name}`;
       const [x0, x1] = [plateau.begin, plateau.end].map((t) => this.on(shown.axis, t, run.head.scales));
       shapes.push({ type: "rect", x0, x1, y0: 0, y1: 1, yref: "paper", fillcolor: c.shade, line: { width: 0 }, layer: "below" });
       annotations.push({
         x: shown.axis === "log" ? (Math.log10(Math.max(x0, 1e-9)) + Math.log10(x1)) / 2 : (x0 + x1) / 2, y: 0.985,
-        yref: "paper", text: plateau.name, showarrow: false, yanchor: "top", font: { size: 11.5, color: c.quiet },
+        yref: "paper", text: this.widthOf(x0, x1) < 6.3 * name.length ? `${i + 1}` : name, showarrow: false, yanchor: "top", font: { size: 11.5, color: c.quiet },
       });
+      if (plateau.predicted_end !== null) {
+        const at = this.on(shown.axis, plateau.predicted_end, run.head.scales);
+        shapes.push({ type: "line", x0: at, x1: at, y0: 0, y1: 0.88, yref: "paper", line: { color: c.theory, width: 1.6, dash: "dot" } });
+      }
     }
     const axis = { gridcolor: c.grid, zeroline: false, linecolor: c.line, tickcolor: c.line, ticks: "outside", fixedrange: true };
     return {
-      margin: MARGIN, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: true,
+      margin: MARGIN, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
       font: { family: "system-ui, 'Segoe UI', Roboto, sans-serif", size: 12.5, color: c.ink },
       legend: { orientation: "h", x: 0, y: 1.005, yanchor: "bottom", font: { size: 12 }, bgcolor: "rgba(0,0,0,0)" },
       xaxis: { ...axis, type: shown.axis === "log" ? "log" : "linear", range: this.range(), title: { text: TITLES[shown.axis], standoff: 6 } },
       yaxis: {
-        ...axis, type: lossLog ? "log" : "linear", title: { text: "loss", standoff: 6 }, rangemode: lossLog ? "normal" : "tozero",
-        exponentformat: "power",
+        ...axis, type: lossLog ? "log" : "linear", title: { text: "loss", standoff: 6 }, exponentformat: "power",
+        // Room above for the names of plateaus.
+        ...(lossLog ? { autorange: true } : { autorange: false, range: [0, 1.13 * run.arrays.losses.reduce((a, b) => Math.max(a, b), 0)] }),
       },
       yaxis2: { overlaying: "y", range: [0, 1], visible: false, fixedrange: true },
       shapes, annotations, hovermode: false, dragmode: false, uirevision: "one",
@@ -116,8 +129,26 @@ export class Curve {
   async draw() {
     await Plotly.react(this.plot, this.traces(), this.layout(), { displayModeBar: false, responsive: false, staticPlot: true });
     await Plotly.Plots.resize(this.plot);
+    this.legend();
     this.plot.setAttribute("aria-label", this.told());
     this.cursor(this.at ?? 0);
+  }
+
+  // Names of the curves, as words of the page: Plotly's own legend takes half of a small plot.
+  legend() {
+    const items = this.plot.data.filter(({ mode }) => mode === "lines").map(({ name, line }) => {
+      const style = { solid: "solid", dash: "dashed" }[line.dash ?? "solid"] ?? "dotted";
+      const item = document.createElement("li");
+      item.innerHTML = `<i style="border-top: ${line.width}px ${style} ${line.color}"></i>`;
+      item.append(name);
+      return item;
+    });
+    if ((this.plateaus ?? []).some(({ predicted_end: end }) => end !== null)) {
+      const item = document.createElement("li");
+      item.innerHTML = `<i style="border-left: 2px dotted ${colours().theory}; width: 0; height: 1em"></i>predicted end of a plateau`;
+      items.push(item);
+    }
+    document.getElementById("curve-legend").replaceChildren(...items);
   }
 
   told() {

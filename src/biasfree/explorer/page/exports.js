@@ -12,7 +12,10 @@ export function download(content, name, type) {
 
 // Curve and panels side by side, with the caption below: what stands on the page, and nothing else.
 async function pieces(caption) {
-  const plot = document.getElementById("plot");
+  // With a legend inside: on the page its words stand above the plot.
+  const { data, layout } = document.getElementById("plot");
+  const legend = { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" };
+  const plot = { data, layout: { ...layout, showlegend: true, legend, margin: { ...layout.margin, t: 60 } } };
   const wide = 860, high = 500;
   const figures = ["map", "neurons", "outputs"].map((id) => document.getElementById(id)).filter((canvas) => canvas.offsetParent);
   const titles = figures.map((canvas) => canvas.closest("figure").querySelector("h2").textContent);

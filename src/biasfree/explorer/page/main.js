@@ -19,7 +19,7 @@ class Page {
   constructor(offline, answers, choices) {
     Object.assign(this, { offline, answers, choices });
     this.state = new State(choices.defaults);
-    this.run = this.beside = this.newest = null;
+    this.run = this.beside = this.plateaus = this.newest = null;
     this.frame = 0;
     this.wanted = null; // share of the way, of a prepared view
     this.atEnd = false;
@@ -122,7 +122,7 @@ class Page {
   arrived(run, waited, view) {
     this.banner("");
     this.run = run;
-    this.beside = null;
+    this.beside = this.plateaus = null;
     this.waited = waited;
     const { times } = run.arrays;
     this.points.show(run.head.data.editable);
@@ -141,10 +141,11 @@ class Page {
 
   async askBeside(view) {
     clearTimeout(this.askingLater);
-    this.answers.drop("beside");
-    this.answers.drop("diagnose");
-    delete document.body.dataset.beside;
-    delete document.body.dataset.diagnose;
+    for (const kind of ["beside", "plateaus", "diagnose"]) {
+      this.answers.drop(kind);
+      delete document.body.dataset[kind];
+    }
+    $("plateau").textContent = "";
     $("theory").textContent = "computing …";
     $("theory").classList.add("waiting");
     $("diagnosis").classList.add("waiting");
@@ -156,6 +157,12 @@ class Page {
       this.redraw();
       this.theoryTold();
     }, "theory");
+    this.answered("plateaus", view, (buffer) => {
+      const told = JSON.parse(new TextDecoder().decode(buffer));
+      if (told.error) throw new Error(told.error);
+      this.plateaus = told.plateaus;
+      this.redraw();
+    }, "plateau");
     this.answered("diagnose", view, (buffer) => {
       const told = JSON.parse(new TextDecoder().decode(buffer));
       if (told.error) throw new Error(told.error);
@@ -218,7 +225,7 @@ class Page {
   async redraw() {
     if (!this.run) return;
     this.curve.at = this.index();
-    await this.curve.show(this.run, this.beside, this.state.shown);
+    await this.curve.show(this.run, this.beside, this.plateaus, this.state.shown);
     this.panels.show(this.run, this.state.shown);
     this.draw();
   }
@@ -231,11 +238,21 @@ class Page {
     const { times, losses } = this.run.arrays, index = this.index();
     this.curve.cursor(index);
     this.panels.draw(this.frame);
+    this.plateauTold();
     const time = $("time"), place = 1000 * this.curve.place(index);
     time.value = place;
     time.setAttribute("aria-valuetext", `t = ${brief(times[index])}, loss ${digits(losses[index], 4)}`);
     $("readout").innerHTML = `<span>t = <b id="now-time">${digits(times[index])}</b></span><span>loss = <b id="now-loss">${digits(losses[index])}</b></span>
       <span>end: <b id="end-loss">${digits(losses.at(-1))}</b> at t = ${brief(times.at(-1))}</span><span>${this.frame + 1} of ${this.run.arrays.frames.length} saved times</span>`;
+  }
+
+  // What is known of the plateau that the cursor stands on.
+  plateauTold() {
+    if (!this.plateaus) return;
+    const now = this.run.arrays.times[this.index()];
+    const at = this.plateaus.findIndex(({ begin, end }) => begin <= now && now <= end);
+    const text = at < 0 ? "The cursor is between plateaus." : `Plateau ${at + 1} of ${this.plateaus.length}. ${this.plateaus[at].told}`;
+    if ($("plateau").textContent !== text) $("plateau").textContent = text;
   }
 
   go(frame) {

@@ -41,9 +41,10 @@ export class Panels {
     const shownNeurons = neurons.shown < neurons.all ? `${neurons.shown} of ${neurons.all}` : `${neurons.all}`;
     const grows = this.shown.arrowScale === "log"
       ? `from ${brief(10 ** neurons.smallest)} to ${brief(10 ** neurons.largest)}` : `up to ${brief(10 ** neurons.largest)}`;
+    const inPlane = neurons.reach < 0.999 ? " Drawn as far as they lie in this plane." : "";
     const lines = head.boundaries.length ? " Grey lines: where a neuron's response to a sample switches." : "";
     document.getElementById("neurons-legend").innerHTML =
-      `${shownNeurons} neurons, by the sign of ${neurons.sign_of}: ${marks}. Length ${this.shown.arrowScale === "log" ? "by log ‖w‖" : "‖w‖"}, ${grows}.${lines}`;
+      `${shownNeurons} neurons, by the sign of ${neurons.sign_of}: ${marks}. Length ${this.shown.arrowScale === "log" ? "by log ‖w‖" : "‖w‖"}, ${grows}.${lines}${inPlane}`;
     const of = plane.kind === "principal directions" ? `first two principal directions of ${samples.dim}` : plane.kind === "stacked ones" ? "where the stacked input is one" : "";
     this.planeTold = [of, samples.shown < samples.all ? `${samples.shown} of ${samples.all} samples shown` : ""].filter(Boolean).join("; ");
     document.getElementById("outputs-legend").textContent =
@@ -72,6 +73,7 @@ export class Panels {
     const reachX = half * Math.max(1, w / h), reachY = half * Math.max(1, h / w);
     const first = new Int32Array(PIXELS * PIXELS), second = new Int32Array(PIXELS * PIXELS);
     const share = new Float32Array(PIXELS * PIXELS), factor = new Float32Array(PIXELS * PIXELS).fill(1);
+    const up = new Int32Array(PIXELS * PIXELS), upShare = new Float32Array(PIXELS * PIXELS);
     const side = Math.round(Math.sqrt(values));
     for (let j = 0, k = 0; j < PIXELS; j++) {
       for (let i = 0; i < PIXELS; i++, k++) {
@@ -84,14 +86,16 @@ export class Panels {
           factor[k] = Math.hypot(x, y);
         } else {
           const at = (value) => Math.min(side - 1, Math.max(0, (value / half + 1) / 2 * (side - 1)));
-          const column = at(x), row = Math.round(at(y));
-          first[k] = row * side + Math.floor(column);
-          second[k] = row * side + Math.min(side - 1, Math.floor(column) + 1);
+          const column = at(x), row = at(y);
+          first[k] = Math.floor(row) * side + Math.floor(column);
+          second[k] = first[k] + (column < side - 1 ? 1 : 0);
           share[k] = column - Math.floor(column);
+          up[k] = row < side - 1 ? side : 0;
+          upShare[k] = row - Math.floor(row);
         }
       }
     }
-    this.look = { w, h, reachX, reachY, first, second, share, factor, side };
+    this.look = { w, h, reachX, reachY, first, second, share, factor, up, upShare, side };
     return this.look;
   }
 
@@ -108,8 +112,11 @@ export class Panels {
     if (!w) return;
     const values = this.row("surface", frame), look = this.lookup(w, h), c = colours();
     const limit = this.limit(values), pixels = this.image.data, scale = c.scale;
+    const across = (k, shift) => values[look.first[k] + shift] * (1 - look.share[k]) + values[look.second[k] + shift] * look.share[k];
     for (let k = 0; k < PIXELS * PIXELS; k++) {
-      const f = look.factor[k] * (values[look.first[k]] * (1 - look.share[k]) + values[look.second[k]] * look.share[k]);
+      const f = look.up[k]
+        ? across(k, 0) * (1 - look.upShare[k]) + across(k, look.up[k]) * look.upShare[k]
+        : look.factor[k] * across(k, 0);
       const shade = 255 + Math.max(-255, Math.min(255, Math.round(255 * f / limit)));
       pixels[4 * k] = scale[3 * shade];
       pixels[4 * k + 1] = scale[3 * shade + 1];
@@ -138,18 +145,12 @@ export class Panels {
     context.moveTo(w / 2, 0); context.lineTo(w / 2, h);
     context.stroke();
     context.globalAlpha = 1;
-    context.fillStyle = c.quiet;
-    context.font = "12px system-ui, sans-serif";
-    context.textAlign = "right";
-    context.fillText(names[0], w - 6, h / 2 - 6);
-    context.textAlign = "left";
-    context.fillText(names[1], w / 2 + 6, 14);
-    // How far the plane reaches.
     const { reachX, reachY } = this.look;
-    context.globalAlpha = 0.9;
-    context.fillText(brief(-reachX), 5, h / 2 - 6);
-    context.fillText(brief(-reachY), w / 2 + 6, h - 6);
-    context.globalAlpha = 1;
+    written(context, names[0], w - 6, h / 2 - 6, c, "right");
+    written(context, names[1], w / 2 + 6, 14, c);
+    // How far the plane reaches.
+    written(context, brief(-reachX), 5, h / 2 - 6, c);
+    written(context, brief(-reachY), w / 2 + 6, h - 6, c);
   }
 
   boundary(context, values, look, px, py, w, h, c) {
@@ -224,7 +225,7 @@ export class Panels {
       const share = sizes[i] / neurons.units;
       // On the logarithmic scale a sixth of the radius is left to the smallest, so that its direction can be seen.
       const length = reach * (this.shown.arrowScale === "log" ? 1 / 6 + 5 / 6 * share : 10 ** ((share - 1) * span));
-      const [dx, dy] = [directions[2 * i] / neurons.units, -directions[2 * i + 1] / neurons.units];
+      const [dx, dy] = [directions[2 * i], -directions[2 * i + 1]].map((part) => part / neurons.units / neurons.reach);
       arrow(context, x0, y0, x0 + length * dx, y0 + length * dy, signs[i], c, share);
     }
   }
@@ -253,13 +254,23 @@ export class Panels {
       context.fill();
     }
     context.globalAlpha = 1;
-    context.fillStyle = c.quiet;
-    context.font = "12px system-ui, sans-serif";
-    context.textAlign = "right";
-    context.fillText("target y", w - 6, h / 2 - 6);
-    context.textAlign = "left";
-    context.fillText("output f(x)", w / 2 + 6, 14);
+    written(context, "target y", w - 6, h / 2 - 6, c, "right");
+    written(context, "output f(x)", w / 2 + 6, 14, c);
   }
+}
+
+// Small words that can be read on any colour.
+function written(context, text, x, y, c, align = "left") {
+  context.font = "12px system-ui, sans-serif";
+  context.textAlign = align;
+  context.lineWidth = 3;
+  context.lineJoin = "round";
+  context.strokeStyle = c.card;
+  context.globalAlpha = 0.65;
+  context.strokeText(text, x, y);
+  context.globalAlpha = 1;
+  context.fillStyle = c.ink;
+  context.fillText(text, x, y);
 }
 
 // Filled heads for positive signs, open ones for negative.
@@ -297,7 +308,7 @@ function contour(values, side, half, segment) {
       const crossed = [];
       for (let k = 0; k < 4; k++) {
         const l = (k + 1) % 4;
-        if (f[k] < 0 !== f[l] < 0) {
+        if (f[k] * f[l] < 0) {
           const share = f[k] / (f[k] - f[l]);
           crossed.push(at(corners[k][0] + share * (corners[l][0] - corners[k][0])), at(corners[k][1] + share * (corners[l][1] - corners[k][1])));
         }
