@@ -387,7 +387,9 @@ class TestEverybody:
 
     def test_every_control_has_a_name(self, watch):
         page = watch.open(QUICK)
-        nameless = page.evaluate("""[...document.querySelectorAll("button, input, select, canvas, summary")].filter(element =>
+        nameless = page.evaluate("""[
+          ...document.querySelectorAll("button, input, select, canvas, summary")
+        ].filter((element) =>
           !element.closest("[hidden]") && !element.hidden && element.getAttribute("aria-hidden") !== "true"
           && !(element.getAttribute("aria-label") || element.textContent.trim() || element.labels?.length)
         ).map((element) => element.outerHTML)""")

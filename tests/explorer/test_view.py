@@ -131,9 +131,10 @@ class TestPicture:
         points = np.column_stack([np.cos(angle), np.sin(angle)])
         for frame in (0, len(arrays["frames"]) - 1):
             network = run.networks[arrays["frames"][frame]]
-            np.testing.assert_allclose(arrays["surface"][frame], network(points), rtol=1e-5, atol=1e-30)
+            shown = arrays["largest"][frame] * arrays["surface"][frame]
+            np.testing.assert_allclose(shown, network(points), rtol=1e-5, atol=1e-30)
             # What the page makes of it elsewhere: f(x) = ‖x‖ f(x/‖x‖).
-            np.testing.assert_allclose(3.7 * arrays["surface"][frame], network(3.7 * points), rtol=1e-5, atol=1e-30)
+            np.testing.assert_allclose(3.7 * shown, network(3.7 * points), rtol=1e-5, atol=1e-30)
         assert head["plane"]["homogeneous"]
 
     def test_stacked_ones_are_shown_where_they_are_one(self):
@@ -141,7 +142,8 @@ class TestPicture:
         half, side = head["plane"]["half"], math.isqrt(arrays["surface"].shape[1])
         axis = np.linspace(-half, half, side)
         corner = run.final(np.array([axis[0], axis[-1], 1.0]))
-        np.testing.assert_allclose(arrays["surface"][-1].reshape(side, side)[-1, 0], corner, rtol=1e-5)
+        shown = arrays["largest"][-1] * arrays["surface"][-1].reshape(side, side)
+        np.testing.assert_allclose(shown[-1, 0], corner, rtol=1e-5)
 
     def test_more_dimensions_are_shown_by_two_orthonormal_axes_of_most_power(self):
         data = bf.datasets.symmetric_gaussian(dim=6, pairs=30, seed=1)

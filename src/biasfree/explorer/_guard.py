@@ -1,8 +1,8 @@
 """What every request passes before it is looked at: who asks, from where, and how much.
 
 The server listens on loopback, which keeps other machines out but not other pages of the same browser. A page of
-another host could send requests here, or name a host of its own that resolves to loopback. So the Host header must be ours,
-an Origin header, where there is one, too, and a body may not be large.
+another host could send requests here, or name a host of its own that resolves to loopback. So the Host header must be
+ours, an Origin header, where there is one, too, and a body may not be large.
 """
 
 import json

@@ -105,6 +105,7 @@ class Bench:
             curve = {"slope": slope, "name": told, "key": name, "status": other.status.name, "scales": scales}
             head["curves"].append(curve)
             arrays |= {f"{name}_times": other.times, f"{name}_losses": other.losses}
+        tell(1.0)
         try:
             foretold = predictions(view, data, run.template, until)
         except (ValueError, ArithmeticError) as error:

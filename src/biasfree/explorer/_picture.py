@@ -20,9 +20,12 @@ from biasfree.datasets import Dataset
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
 
-ANGLES, GRID = 180, 33
-MOST_NEURONS, MOST_SAMPLES, MOST_FRAMES, MOST_EVENTS = 300, 200, 240, 4000
+ANGLES, GRID = 144, 33
+MOST_NEURONS, MOST_SAMPLES, MOST_FRAMES, MOST_EVENTS = 300, 120, 200, 4000
 _BUDGET = 760_000  # bytes of all frames, so that a whole answer stays below a megabyte
+_WORK = (
+    16_000_000  # frames × neurons × points at which outputs are wanted, so that a picture takes no longer than a run
+)
 _ROOM = 1.25  # half width of the plane, in units of the farthest sample
 _UNITS = 32000  # of int16
 _LOOKED_AT = 2_000_000  # numbers held at a time
@@ -70,11 +73,16 @@ def picture(run: "Trajectory", ones: bool) -> tuple[dict[str, Any], dict[str, np
     neurons = _some(run.weights[0].shape[1], MOST_NEURONS)
     probes = _circle() if shown.homogeneous else _grid(half)
     per_frame = 4 * len(probes) + 7 * len(neurons) + 4 * len(samples)
-    frames = _some(len(run.times), int(min(MOST_FRAMES, max(2, _BUDGET // per_frame))))
+    work = run.weights[0].shape[1] * (len(probes) + len(samples))
+    frames = _some(len(run.times), int(min(MOST_FRAMES, max(2, _BUDGET // per_frame), max(50, _WORK // work))))
+    surface = _outputs(run, frames, shown.points(probes))
+    # In units of each frame's own largest, which may be 1e-200.
+    largest = np.abs(surface).max(axis=1)
     arrays = {
         "frames": frames.astype(np.int32),
         "outputs": _outputs(run, frames, data.inputs[samples]).astype(np.float32),
-        "surface": _outputs(run, frames, shown.points(probes)).astype(np.float32),
+        "surface": (surface / np.where(largest > 0, largest, 1.0)[:, None]).astype(np.float32),
+        "largest": largest,
         "samples": flat[samples],
         "targets": data.targets[samples],
     }
@@ -104,15 +112,18 @@ def _grid(half: float) -> np.ndarray:
 def _outputs(run: "Trajectory", frames: np.ndarray, inputs: np.ndarray) -> Float[np.ndarray, "frames inputs"]:
     """f at these inputs, at each frame; a few frames at a time, so that memory stays small."""
     slope, rectified = run.template.slope, run.template.rectified
+    columns = np.ascontiguousarray(inputs.T)
     found = np.empty((len(frames), len(inputs)))
     width = max(layer.shape[1] for layer in run.weights)
     block = max(1, _LOOKED_AT // (width * len(inputs)))
     for begin in range(0, len(frames), block):
         now = frames[begin : begin + block]
-        signal = np.broadcast_to(inputs.T, (len(now), *inputs.T.shape))
-        for layer, weights in enumerate(run.weights):
-            if layer and rectified[layer - 1]:
-                signal = np.maximum(signal, slope * signal)
+        first = run.weights[0][now]
+        # All frames' first layers at once, as one large product.
+        signal = (first.reshape(-1, first.shape[2]) @ columns).reshape(*first.shape[:2], -1)
+        for layer, weights in enumerate(run.weights[1:]):
+            if rectified[layer]:
+                np.maximum(signal, slope * signal if slope else 0.0, out=signal)
             signal = weights[now] @ signal
         found[begin : begin + block] = signal[:, 0]
     return found

@@ -22,7 +22,7 @@ from biasfree.explorer._guard import Application, Guard
 from biasfree.explorer._workers import Pool, Refused
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
-_LONGER = 5
+_LONGER = 4  # times as long for what is not waited for
 _LOOK_AGAIN = 0.1  # seconds between looks whether a page is still there
 _PAGE = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _MEDIA = dict.fromkeys(("run", "beside"), "application/octet-stream")
@@ -31,7 +31,7 @@ _DOWNLOADS = {"netcdf": ("application/x-netcdf", "run.nc"), "csv": ("text/csv", 
 
 
 def application(
-    port: int, file: Sequence[str] = (), *, workers: int = 2, seconds: float = 30.0, grace: float = 1.0
+    port: int, file: Sequence[str] = (), *, workers: int = 2, seconds: float = 30.0, grace: float = 3.0
 ) -> Application:
     """The whole application.
 
@@ -42,8 +42,7 @@ def application(
         seconds: the longest that a job may run.
         grace: seconds that a worker has to end a job that is not wanted.
     """
-    # What takes longer has longer, and more time to hear that it is not wanted: it does not ask often.
-    slow = Pool(1, _LONGER * seconds, file, grace=_LONGER * grace)
+    slow = Pool(1, _LONGER * seconds, file, grace=grace, limits={"plateaus": seconds / 2})
     server = _Server(Pool(workers, seconds, file, grace=grace), slow, file)
     app = Starlette(
         routes=[

@@ -14,7 +14,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,8 @@ class Pool:
         seconds: float,
         file: Sequence[str] = (),
         *,
-        grace: float = 1.0,
+        grace: float = 3.0,
+        limits: Mapping[str, float] | None = None,
         most_memory: int = 1_500_000_000,
     ) -> None:
         """Nothing starts yet.
@@ -95,11 +96,13 @@ class Pool:
             workers: how many processes.
             seconds: the longest that a job may run; what it has until then is its answer.
             file: path and target of the server's own file.
-            grace: seconds that a worker has to end a job that is not wanted, or that has had its time.
+            grace: seconds that a worker has to end a job that is not wanted, or that has had its time. Another worker
+                takes several seconds to start, so not too few.
+            limits: seconds for kinds of jobs that do not keep the time themselves; their workers are killed then.
             most_memory: bytes; a worker that holds more is replaced when it is idle.
         """
         self._count, self._seconds, self._file = workers, seconds, tuple(file)
-        self._grace, self._most_memory = grace, most_memory
+        self._grace, self._most_memory, self._limits = grace, most_memory, dict(limits or {})
         self._workers: list[Worker] = []
         self._waiting: list[Job] = []
         self._current: dict[tuple[str, str], Job] = {}
@@ -200,8 +203,8 @@ class Pool:
             worker.job, worker.last_view = job, view
             job.worker, job.began = worker, time.monotonic()
             self._tell(worker, {"job": job.number, "kind": job.kind, "view": job.view})
-            # The worker keeps the time itself; this is for one that hears nothing.
-            self._later(self._kill_unless_done(job, self._seconds + 5 * self._grace + 10))
+            # Most jobs keep the time themselves, and have some more to put an answer together.
+            self._later(self._kill_unless_done(job, self._limits.get(job.kind, self._seconds + 20)))
 
     def _tell(self, worker: Worker, head: dict[str, Any]) -> None:
         text = json.dumps(head).encode()
@@ -213,7 +216,8 @@ class Pool:
         await asyncio.sleep(seconds)
         worker = job.worker
         if worker is not None and worker.job is job:
-            job.refuse(408, f"this took longer than {self._seconds:g} s and was ended. Ask for less of it.")
+            limit = self._limits.get(job.kind, self._seconds)
+            job.refuse(408, f"this took longer than {limit:g} s and was ended. Ask for less of it.")
             worker.kill()
 
     def _later(self, work: Any) -> None:

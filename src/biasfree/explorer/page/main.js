@@ -13,6 +13,7 @@ import { LONGEST_ADDRESS, State } from "explorer/state.js";
 
 const $ = (id) => document.getElementById(id);
 const SLOW = 4; // seconds from which on a coarser run is offered
+const STILL = 300; // ms that the controls must have rested before theory and diagnosis are asked
 const COARSE = { width: 40, rtol: 1e-3 };
 
 class Page {
@@ -150,25 +151,25 @@ class Page {
     $("theory").classList.add("waiting");
     $("diagnosis").classList.add("waiting");
     // A slider that is still moving need not be diagnosed.
-    await new Promise((resolve) => { this.askingLater = setTimeout(resolve, this.offline ? 0 : 120); });
+    await new Promise((resolve) => { this.askingLater = setTimeout(resolve, this.offline ? 0 : STILL); });
     if (view !== this.newest) return;
     this.answered("beside", view, (buffer) => {
       this.beside = unpack(buffer);
       this.redraw();
       this.theoryTold();
     }, "theory");
-    this.answered("plateaus", view, (buffer) => {
-      const told = JSON.parse(new TextDecoder().decode(buffer));
-      if (told.error) throw new Error(told.error);
-      this.plateaus = told.plateaus;
-      this.redraw();
-    }, "plateau");
     this.answered("diagnose", view, (buffer) => {
       const told = JSON.parse(new TextDecoder().decode(buffer));
       if (told.error) throw new Error(told.error);
       const [, verdict, rest] = told.headline.match(/^([^:]*): (.*)$/s) ?? [null, told.verdict, told.headline];
       $("diagnosis").innerHTML = `<span class="chip">${escaped(verdict)}</span>${escaped(rest)}.`;
     }, "diagnosis");
+    this.answered("plateaus", view, (buffer) => {
+      const told = JSON.parse(new TextDecoder().decode(buffer));
+      if (told.error) throw new Error(told.error);
+      this.plateaus = told.plateaus;
+      this.redraw();
+    }, "plateau");
   }
 
   async answered(kind, view, then, place) {

@@ -99,25 +99,26 @@ export class Panels {
     return this.look;
   }
 
-  limit(values) {
+  limit(largest) {
     const { targets } = this.run.arrays;
     const ofTargets = targets.reduce((most, y) => Math.max(most, Math.abs(y)), 0) || 1;
     if (this.shown.mapScale === "targets") return ofTargets;
     const reach = this.run.head.plane.homogeneous ? this.run.head.plane.half : 1;
-    return values.reduce((most, f) => Math.max(most, Math.abs(f)), 0) * reach || 1e-300;
+    return largest * reach || 1e-300;
   }
 
   drawMap(frame) {
     const { context, w, h } = sized(this.map);
     if (!w) return;
     const values = this.row("surface", frame), look = this.lookup(w, h), c = colours();
-    const limit = this.limit(values), pixels = this.image.data, scale = c.scale;
+    // Values come in units of the frame's largest.
+    const largest = this.run.arrays.largest[frame], limit = this.limit(largest), shown = largest / limit, pixels = this.image.data, scale = c.scale;
     const across = (k, shift) => values[look.first[k] + shift] * (1 - look.share[k]) + values[look.second[k] + shift] * look.share[k];
     for (let k = 0; k < PIXELS * PIXELS; k++) {
       const f = look.up[k]
         ? across(k, 0) * (1 - look.upShare[k]) + across(k, look.up[k]) * look.upShare[k]
         : look.factor[k] * across(k, 0);
-      const shade = 255 + Math.max(-255, Math.min(255, Math.round(255 * f / limit)));
+      const shade = 255 + Math.max(-255, Math.min(255, Math.round(255 * f * shown)));
       pixels[4 * k] = scale[3 * shade];
       pixels[4 * k + 1] = scale[3 * shade + 1];
       pixels[4 * k + 2] = scale[3 * shade + 2];
