@@ -1,19 +1,21 @@
-"""The explorer in a real browser: from the move of a slider to the drawn frame, beside PyTorch descending the same case.
+"""The explorer in a real browser: from the move of a slider to the drawn frame, beside PyTorch on the same case.
 
-Everything is compiled before: what is timed is a slider's ``input`` event, the request, the run in a worker, the answer,
-and the next frame after the curve and the panels were drawn. The peer is timed in part and the whole follows in
+Everything is compiled before: what is timed is a slider's ``input`` event, the request, the run in a worker, the
+answer, and the next frame after the curve and the panels were drawn. The peer is timed in part and the whole follows in
 proportion, at the papers' rates, between the moves of two cases.
 """
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import median
 from typing import Any, NamedTuple
 
-from bench._clock import say
-from bench._paper import Descent, descents
 from tests.explorer.browsing import Watch, browser, why_not
 from tests.explorer.serving import server
+
+from bench._clock import say
+from bench._paper import Descent, descents
 
 MOVES = 50
 # A move: set the slider, tell the page as a hand would, and wait for the frame after the answer is drawn.
@@ -40,7 +42,8 @@ _SCRUB = """() => window.explorer.then((page) => new Promise((resolve) => {
     if (now - began < 2000) return requestAnimationFrame(step);
     drawing.sort((a, b) => a - b);
     const slowest = drawing.at(-1), middle = drawing[Math.floor(drawing.length / 2)];
-    resolve({ frames_per_second: 1000 * drawing.length / (now - began), drawing_ms: middle, slowest_drawing_ms: slowest });
+    const frames_per_second = 1000 * drawing.length / (now - began);
+    resolve({ frames_per_second, drawing_ms: middle, slowest_drawing_ms: slowest });
   };
   requestAnimationFrame(step);
 }))"""
@@ -105,7 +108,7 @@ def _moved(watch: Watch, case: Case) -> dict[str, Any]:
         watch.page.evaluate(_MOVE, [case.slider, position])
     # Up and down the slider, never the same place twice in a row.
     way = [case.positions[k % count if (k // count) % 2 == 0 else count - 1 - k % count] for k in range(MOVES + 1)]
-    places = [place for place, next_one in zip(way, way[1:], strict=False) if place != next_one]
+    places = [place for place, next_one in itertools.pairwise(way) if place != next_one]
     spent = [watch.page.evaluate(_MOVE, [case.slider, place]) for place in places]
     watch.complete()
     size = watch.page.evaluate("window.explorer.then((page) => page.run.head.bytes)")
