@@ -55,8 +55,10 @@ def ending(run: "Trajectory", each: Cut, sleeping: Bool[np.ndarray, "width"], le
         run: of a two-layer network with one output.
         each: the plateau.
         sleeping: its sleeping neurons.
-        least: the smallest visible fall of the loss.
+        least: the smallest visible fall of the loss; a square loss below it is fitted, and nothing is left to predict.
     """
+    if 0 <= each.level < least and run.settings["loss"] == "square":
+        return Ending(np.inf, False, Waking.nobody(), Alone((), np.inf), 0)
     begin, decay, rate = run.at(each.begin), run.settings["weight_decay"], run.settings.get("learning_rate", 0.0)
     asleep, found = sleeping.copy(), None
     for unseen in range(_ROUNDS):

@@ -23,7 +23,7 @@ class Reason:
 
     Attributes:
         kind: "grows" (sleepers grow until they end it), "minimum" (no growth rate is positive: no two-layer network of
-            any width does better), "nobody grows" (there are growing directions, but no sleeper in their basins),
+            any width does better, or the data are fitted), "nobody grows" (there are growing directions, but no sleeper in their basins),
             "turning" (awake neurons have not come to rest and go on by themselves) or "not told".
         text: the sentence.
     """
@@ -47,6 +47,8 @@ def reason(future: Ending, each: Cut, run: "Trajectory") -> Reason:
         if math.isfinite(each.end):
             return Reason(kind, f"{text}, {each.end:.4g} measured.")
         return Reason(kind, f"{text}, after the end of the run." if end > until else f"{text}, but it has not ended.")
+    if not future.awake.stretches:
+        return Reason("minimum", "It never ends: the data are fitted, and nothing visible is left to learn.")
     grouped, data = lines(run.dataset.inputs), run.dataset
     residuals = future.awake.stretches[-1].residuals
     pull, even, kept = grouped.pulls(residuals / data.samples)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from biasfree import checks, dynamics
+from biasfree import checks, dynamics, losses
 from biasfree.datasets import Dataset
 from biasfree.measure._awake import ActiveDirection
 from biasfree.measure._plateaus import Plateaus, plateaus
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SCALES = (1e-20, 1e-40, 1e-80)
 # Levels that differ by less than this share of the first one are the same.
 _SAME_LEVEL = 0.01
+# Below this share of the first loss the data are fitted.
+_FITTED = 1e-6
 # How long to look, in τ times the slowest rate of the early phase.
 _LONG, _LONGEST = 4.0, 64.0
 
@@ -156,11 +158,14 @@ def skeleton(
 
 def _run(start: Network, scale: float, dataset: Dataset, loss: str, furthest: float, tau: float) -> Any:
     """A run that is long enough: twice as long until it waits for half its time, or to ``furthest``."""
+    targets = dataset.targets[None]
     small = start.with_weights([scale * np.asarray(layer) for layer in start.weights])
     while True:
-        run = dynamics.gradient_flow(small, dataset, loss=loss, until=tau * np.log(1 / scale))
+        # A fit is followed until it is one.
+        fitted = _FITTED * float(np.exp(losses.get(loss).log_value(np.zeros_like(targets), targets)))
+        run = dynamics.gradient_flow(small, dataset, loss=loss, until=tau * np.log(1 / scale), stop=fitted)
         waited = np.interp(0.5 * run.times[-1], run.times, run.losses) - run.losses[-1]
-        if tau >= furthest or waited < 1e-3 * (run.losses[0] - run.losses[-1]):
+        if tau >= furthest or run.status.name == "loss level" or waited < 1e-3 * (run.losses[0] - run.losses[-1]):
             return run
         tau = min(2 * tau, furthest)
 
