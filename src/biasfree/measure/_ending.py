@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
 
 _ROUNDS = 6
+# A group that can make so many times the smallest visible fall by itself ends a plateau.
+_PLENTY = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,7 @@ def ending(run: "Trajectory", each: Cut, sleeping: Bool[np.ndarray, "width"], le
         else:
             # Neurons that have woken in the meantime end it, not those that were awake before.
             found = replace(found, end=end, turning=False, awake=awake, unseen=unseen)
-        if awake.end <= future.end or future.fall >= least:
+        if awake.end <= future.end or future.fall >= _PLENTY * least:
             break
         asleep[future.first] = False
     assert found is not None

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from biasfree import checks, dynamics, losses
+from biasfree import checks, dynamics
 from biasfree.datasets import Dataset
 from biasfree.measure._awake import ActiveDirection
 from biasfree.measure._plateaus import Plateaus, plateaus
 from biasfree.networks import Network
-from biasfree.theory import early_flow, gather
+from biasfree.theory import _point_losses, early_flow, gather
 
 if TYPE_CHECKING:
     from biasfree.measure._plateaus import Plateau
@@ -158,11 +158,10 @@ def skeleton(
 
 def _run(start: Network, scale: float, dataset: Dataset, loss: str, furthest: float, tau: float) -> Any:
     """A run that is long enough: twice as long until it waits for half its time, or to ``furthest``."""
-    targets = dataset.targets[None]
     small = start.with_weights([scale * np.asarray(layer) for layer in start.weights])
     while True:
         # A fit is followed until it is one.
-        fitted = _FITTED * float(np.exp(losses.get(loss).log_value(np.zeros_like(targets), targets)))
+        fitted = _FITTED * float(np.mean(_point_losses.value(loss, np.zeros(dataset.samples), dataset.targets)))
         run = dynamics.gradient_flow(small, dataset, loss=loss, until=tau * np.log(1 / scale), stop=fitted)
         waited = np.interp(0.5 * run.times[-1], run.times, run.losses) - run.losses[-1]
         if tau >= furthest or run.status.name == "loss level" or waited < 1e-3 * (run.losses[0] - run.losses[-1]):
