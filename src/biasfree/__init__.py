@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         gradient_descent,
         gradient_flow,
     )
-    from biasfree.measure import plateaus
+    from biasfree.measure import plateaus, skeleton
     from biasfree.networks import Network
 
 __version__ = "0.1.0"
@@ -43,6 +43,7 @@ _HOME = {
     "gradient_flow": "biasfree.dynamics",
     "inspect": "biasfree.answers",
     "plateaus": "biasfree.measure",
+    "skeleton": "biasfree.measure",
 }
 _MODULES = ("answers", "datasets", "dynamics", "lines", "losses", "measure", "networks", "report", "studies", "theory")
 
@@ -65,6 +66,7 @@ __all__ = [
     "networks",
     "plateaus",
     "report",
+    "skeleton",
     "studies",
     "theory",
 ]

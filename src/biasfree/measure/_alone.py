@@ -40,10 +40,12 @@ class Alone:
     Attributes:
         stretches: their residuals over time; the last one holds for good, or until ``end``.
         end: when they end the plateau by themselves; infinite if they come to rest on it.
+        still: the rate at which their sizes change in the last stretch; slower growth than this means nothing.
     """
 
     stretches: tuple[Stretch, ...]
     end: float
+    still: float = 0.0
 
 
 def alone(run: "Trajectory", begin: float, slowest: float, awake: Bool[np.ndarray, "width"], least: float) -> Alone:
@@ -84,13 +86,23 @@ def alone(run: "Trajectory", begin: float, slowest: float, awake: Bool[np.ndarra
     moved = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(residuals, axis=0), axis=1))])
     size = float(np.linalg.norm(residuals[-1]))
     if moved[-1] <= _STILL * max(size, float(np.linalg.norm(data.targets)) * _STILL):
-        return Alone((stretch(begin, course.networks[last]),), end)
+        return Alone((stretch(begin, course.networks[last]),), end, _pace(course, last))
     edges = np.linspace(0, moved[-1], _STRETCHES + 1)
     begins = begin + np.interp(edges[:-1], moved, course.times[: last + 1])
     middles = np.searchsorted(moved, 0.5 * (edges[:-1] + edges[1:]))
     found = [stretch(float(t), course.networks[int(i)]) for t, i in zip(begins, middles, strict=True)]
     found.append(stretch(begin + float(course.times[last]), course.networks[last]))
-    return Alone(tuple(found), end)
+    return Alone(tuple(found), end, _pace(course, last))
+
+
+def _pace(course: "Trajectory", last: int) -> float:
+    """How fast the neurons' sizes |v|‖w‖ change at a saved time, per unit of time."""
+    sizes = [
+        np.linalg.norm(course.weights[0][k], axis=1) * np.linalg.norm(course.weights[1][k], axis=0)
+        for k in (max(last - 1, 0), last)
+    ]
+    time = course.times[last] - course.times[max(last - 1, 0)]
+    return float(np.abs(sizes[1] - sizes[0]).max() / (sizes[1].max() * time)) if time > 0 and sizes[1].any() else 0.0
 
 
 def _only(network: Network, awake: np.ndarray) -> Network:

@@ -25,6 +25,8 @@ from biasfree.theory import EarlyFlow, Gathering, early_flow, gather
 _GROWN = 1 - np.sqrt(1 - SHOULDER)
 # A sample whose input is below this share of ‖w‖‖x‖ is not seen.
 _SEEN = 1e-12
+# Rates below this share of what the residuals could pull with are zero.
+_NO_RATE = 1e-6
 # Beyond this size a neuron sleeps no more, whatever the units.
 _LARGE = 1e10
 
@@ -35,15 +37,25 @@ class Waking:
 
     Attributes:
         growth: where the residuals make sleepers gather, the fastest first; ``neurons`` are rows of the whole network.
-        end: when they end the plateau; infinite if none of them grows to anything visible.
+        end: when they end the plateau; infinite if none of them grows.
+        first: the neurons that end it.
+        fall: how far the loss can fall along their direction alone.
         resting: sleepers that feel no pull where they end: in an awake neuron's cell, or at a boundary.
         inactive: sleepers that are active on no sample (slope 0).
     """
 
     growth: tuple[Gathering, ...]
     end: float
+    first: Int[np.ndarray, "first"]
+    fall: float
     resting: Int[np.ndarray, "resting"]
     inactive: Int[np.ndarray, "inactive"]
+
+    @classmethod
+    def nobody(cls, inactive: Int[np.ndarray, "inactive"] | None = None) -> "Waking":
+        """No sleeper that could do anything."""
+        none = np.zeros(0, dtype=int)
+        return cls((), np.inf, none, 0.0, none, none if inactive is None else inactive)
 
 
 def waking(
@@ -51,7 +63,6 @@ def waking(
     sleeping: Int[np.ndarray, "sleepers"],
     dataset: Dataset,
     awake: Alone,
-    least: float,
     decay: float = 0.0,
     learning_rate: float = 0.0,
 ) -> Waking:
@@ -62,7 +73,6 @@ def waking(
         sleeping: rows of the neurons that sleep.
         dataset: the samples.
         awake: the awake neurons alone.
-        least: the smallest fall of the loss that is visible.
         decay: λ.
         learning_rate: η of descent, whose clock runs slow by ηρ/ln(1 + ηρ); 0 for a flow.
     """
@@ -76,24 +86,28 @@ def waking(
         seen = (rows @ dataset.inputs.T > _SEEN * sizes).any(axis=1)
     inactive, sleeping, rows = sleeping[~seen], sleeping[seen], rows[seen]
     if not sleeping.size:
-        return Waking((), np.inf, none, inactive)
+        return Waking.nobody(inactive)
     sleepers = Network([rows, np.asarray(network.weights[1])[:, sleeping]], network.slope)
     flows = _followed(sleepers, dataset, awake.stretches, decay)
     flow, last = flows[-1], awake.stretches[-1]
     # Who sleeps in an awake neuron's cell grows while that one comes to rest, and no longer: the last stretch decides.
-    growing = _visible(flow, dataset.inputs, last, least, decay)
-    end = np.inf
+    reach = float(np.mean(np.abs(last.residuals) * np.linalg.norm(dataset.inputs, axis=1)))
+    growing = flow.rate - decay > max(_NO_RATE * reach, 2 * awake.still)
+    end, first = np.inf, none
     for each, now, after in zip(flows, awake.stretches, (*awake.stretches[1:], None), strict=True):
-        grown = max(_grown(each, growing, dataset.inputs, now, decay), 0.0)
+        grown, members = _grown(each, growing, dataset.inputs, now, decay)
         if after is None or now.begin + grown <= after.begin:
-            end = now.begin + grown
+            end, first = now.begin + max(grown, 0.0), members
             break
     resting = sleeping[~growing]
     groups = tuple(_renamed(group, sleeping, decay) for group in gather(flow) if growing[group.neurons[0]])
     if learning_rate and groups and np.isfinite(end):
         gain = learning_rate * groups[0].rate
         end = begin + (end - begin) * gain / np.log1p(gain)
-    return Waking(groups, float(end), resting, inactive)
+    fall = 0.0
+    if first.size:
+        fall = float((flow.rate[first[0]] - decay) ** 2 / (2 * _weights(flow, dataset.inputs, last)[first[0]]))
+    return Waking(groups, float(end), sleeping[first], fall, resting, inactive)
 
 
 def _followed(sleepers: Network, dataset: Dataset, stretches: tuple[Stretch, ...], decay: float) -> list[EarlyFlow]:
@@ -116,33 +130,29 @@ def _renamed(group: Gathering, sleeping: np.ndarray, decay: float) -> Gathering:
     )
 
 
-def _visible(flow: EarlyFlow, inputs: np.ndarray, now: Stretch, least: float, decay: float) -> np.ndarray:
-    """The sleepers that grow to something: along its limit each could make the loss fall by (ρ − λ)²/2⟨hσ²⟩.
-
-    A transition falls further than its first direction alone: by some ten times at most.
-    """
-    rate = flow.rate - decay
-    return (rate > 0) & (rate**2 > 0.2 * least * _weights(flow, inputs, now))
-
-
 def _weights(flow: EarlyFlow, inputs: np.ndarray, now: Stretch) -> np.ndarray:
     """⟨hσ²⟩ at the limits."""
     reach = flow.limit_direction @ inputs.T
     return np.asarray(np.mean(now.curvature * np.maximum(reach, flow.network.slope * reach) ** 2, axis=1))
 
 
-def _grown(flow: EarlyFlow, growing: np.ndarray, inputs: np.ndarray, now: Stretch, decay: float) -> float:
+def _grown(
+    flow: EarlyFlow, growing: np.ndarray, inputs: np.ndarray, now: Stretch, decay: float
+) -> tuple[float, Int[np.ndarray, "members"]]:
     """When the first group of growing sleepers has made a tenth of what it can, counted from the stretch's begin.
 
     A group of rate ρ has an output u²σ(rᵀx), u² = Σ|v|‖w‖ = Σe^{2(ln amplitude + ρt)}, and can make all of its fall
     with u² = ρ/⟨hσ²⟩.
     """
     rate = flow.rate - decay
-    weights, first = _weights(flow, inputs, now), np.inf
+    weights = _weights(flow, inputs, now)
+    first, who = np.inf, np.zeros(0, dtype=int)
     for group in gather(flow):
         members = group.neurons[growing[group.neurons] & (rate[group.neurons] > 0)]
         if members.size:
             size = np.logaddexp.reduce(2 * flow.log_amplitude[members])
-            enough = np.log(_GROWN * rate[members[0]] / weights[members[0]])
-            first = min(first, float(enough - size) / (2 * rate[members[0]]))
-    return first
+            with np.errstate(divide="ignore"):  # a sleeper that meets only samples whose loss is flat
+                enough = np.log(_GROWN * rate[members[0]] / weights[members[0]])
+            time = float(enough - size) / (2 * rate[members[0]])
+            first, who = (time, members) if time < first else (first, who)
+    return first, who
