@@ -8,10 +8,13 @@ ifneq ($(shell $(RUN)python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(ab
 $(shell rm -rf $(VENV))
 endif
 
-.PHONY: report test test-slow test-torch check bench format clean
+.PHONY: report explore test test-slow test-torch check bench format clean
 
 report: $(VENV)/ready
 	$(RUN)biasfree reproduce --out report
+
+explore: $(VENV)/ready
+	$(RUN)biasfree explore
 
 # Two processes; a file's tests stay together, since they share runs and compiled functions.
 test: $(VENV)/ready

@@ -75,6 +75,11 @@ def _measure(quick: bool, only: str | None) -> dict[str, Any]:
         from bench import _paper
 
         results["paper"] = _paper.measure(quick)
+    if only in (None, "explorer"):
+        _need("torch")
+        from bench import _explorer
+
+        results["explorer"] = _explorer.measure(quick)
     if only in (None, "growth"):
         from bench import _growth
 
@@ -91,7 +96,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Ratios of speed beside peers, in one run.")
     parser.add_argument("--quick", action="store_true", help="extrapolate the descents from 500 of 10,000 steps")
     parser.add_argument(
-        "--only", choices=("figure3", "exact", "report", "paper", "growth", "sweeps"), help="measure one part only"
+        "--only",
+        choices=("figure3", "exact", "report", "paper", "explorer", "growth", "sweeps"),
+        help="measure one part only",
     )
     parser.add_argument(
         "--json", type=Path, default=Path(__file__).with_name("results.json"), metavar="PATH", help="file to write"

@@ -16,6 +16,8 @@ MOST_EXACT_GROWTH = {"width": 50.0, "scale": 1.5}
 MOST_MEMORY = 1e9
 LEAST_TWO_WORKERS, MOST_OVERHEAD, MOST_SWEEP_MEMORY = 1.7, 0.10, 500e6
 MOST_PLANNING, MOST_FILES = 10.0, 10_000  # of a million cells
+# The explorer: milliseconds of a move, how much faster than descent, bytes of an answer, frames a second.
+MOST_MOVE, LEAST_MOVE, MOST_BYTES, LEAST_FRAMES = 300.0, 50.0, 1e6, 30.0
 MOST_GROWTH, NOISE = 2.0, 1.1  # "about 2": a tenth is left to noise
 
 
@@ -52,6 +54,17 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
             Expectation(
                 "the papers' figures, faster than PyTorch", f"at least {LEAST_PAPER:g}×", measured, ratio >= LEAST_PAPER
             )
+        )
+    for case, told in results.get("explorer", {}).get("cases", {}).items():
+        found.append(_at_most(f"explorer: {case}, a slider's move, median", MOST_MOVE, told["median_ms"], " ms"))
+        ratio = f"{told['ratio']:.0f}×, the peer extrapolated"
+        met = told["ratio"] >= LEAST_MOVE
+        found.append(Expectation(f"explorer: {case}, beside descent", f"at least {LEAST_MOVE:g}×", ratio, met))
+        found.append(_at_most(f"explorer: {case}, bytes of an answer", MOST_BYTES, told["bytes"]))
+        frames = told["frames_per_second"]
+        expected = f"at least {LEAST_FRAMES:g}"
+        found.append(
+            Expectation(f"explorer: {case}, frames a second", expected, f"{frames:.0f}", frames >= LEAST_FRAMES)
         )
     for axis, grown in results.get("growth", {}).get("axes", {}).items():
         worst = max(grown["factors"])
@@ -138,6 +151,8 @@ def show(results: dict[str, Any], console: Console) -> None:
         console.print(_accuracy("Mid-size data: 100 neurons, 300 lines in ten dimensions", exact["mid_size"]))
     if "paper" in results:
         console.print(_paper(results["paper"]))
+    if "cases" in results.get("explorer", {}):
+        console.print(_explorer(results["explorer"]["cases"]))
     if "growth" in results:
         console.print(_growth(results["growth"]))
     if "sweeps" in results:
@@ -158,6 +173,22 @@ def show_expectations(found: list[Expectation], other_cores: float | None, conso
     if other_cores is not None:
         busy = f"Other work kept {other_cores:.2f} cores busy during this run"
         console.print(busy + (": [bold red]do not trust small differences.[/]" if other_cores > 0.2 else "."))
+
+
+def _explorer(cases: dict[str, Any]) -> Table:
+    table = _table(
+        "The explorer: from the move of a slider to the drawn frame, beside PyTorch descending the same case"
+    )
+    table.add_column("")
+    for column in ("median (ms)", "worst (ms)", "descent (s)*", "times faster", "frames/s", "draws (ms)", "kB"):
+        table.add_column(column, justify="right")
+    for name, told in cases.items():
+        table.add_row(
+            name, f"{told['median_ms']:.0f}", f"{told['worst_ms']:.0f}", f"{told['descent_seconds']:.1f}",
+            f"[bold]{told['ratio']:.0f}[/]", f"{told['frames_per_second']:.0f}", f"{told['drawing_ms']:.1f}",
+            f"{told['bytes'] / 1000:.0f}",
+        )  # fmt: skip
+    return table
 
 
 def _exact_runs(exact: dict[str, Any]) -> Table:

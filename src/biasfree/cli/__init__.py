@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from biasfree.cli._diagnose import diagnose
+from biasfree.cli._explore import explore
 from biasfree.cli._inspect import inspect
 from biasfree.cli._reproduce import reproduce
 from biasfree.cli._simulate import simulate
@@ -44,6 +45,7 @@ app.command()(reproduce)
 app.command()(diagnose)
 app.command()(inspect)
 app.command()(sweep)
+app.command()(explore)
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from jaxtyping import Float
 
 from biasfree import checks, losses
 from biasfree.datasets import Dataset
+from biasfree.lines import lines
 from biasfree.networks import Network
 from biasfree.theory import _point_losses
 from biasfree.theory._asymmetry import Bound
@@ -32,7 +33,7 @@ from biasfree.theory._half_spaces import HalfSpaces, half_spaces
 
 # Rates below this share of what the residuals could pull with are zero.
 _NO_RATE = 1e-9
-_DRAWN, _LARGE = 2000, 1e10
+_FEW_LINES, _DRAWN, _DRAWN_FEW, _LARGE = 20, 2000, 20_000, 1e10
 # How far below the linear solution's loss it must go to have left it, as a share of the first loss.
 BELOW = 0.03
 
@@ -175,14 +176,15 @@ def departure(
         raise ValueError("the data have no input-output correlation (β = 0): there is no linear solution to leave.")
     rest = half_spaces(dataset, alpha, loss, decay)
     growing, rate = _growth(dataset, rest, alpha, decay, seed)
-    # Neurons of the size they have in a network of this width.
-    start = Network.init([dataset.dim, _DRAWN, 1], alpha, scale * np.sqrt(_DRAWN / neurons), seed=seed)
+    # Neurons of the size they have in a network of this width; where there are few lines each is quickly followed.
+    drawn = _DRAWN_FEW if len(lines(dataset.inputs)) <= _FEW_LINES else _DRAWN
+    start = Network.init([dataset.dim, drawn, 1], alpha, scale * np.sqrt(drawn / neurons), seed=seed)
     early = early_flow(start, dataset, loss)
-    awake, escape_rate, escape_time = _escape(early, dataset, neurons / _DRAWN, decay, losses.get(loss).initial_pull)
+    awake, escape_rate, escape_time = _escape(early, dataset, neurons / drawn, decay, losses.get(loss).initial_pull)
     first_loss = float(np.mean(_point_losses.value(loss, np.zeros(dataset.samples), dataset.targets)))
     fall = rest.loss - rest.linear_loss + BELOW * first_loss
     kinds, rival = _kinds(early, awake, escape_time, dataset, rest, neurons, decay)
-    time, later, reason = np.inf, np.nan, _NO_GROWTH if not growing else _nobody(_DRAWN, len(kinds))
+    time, later, reason = np.inf, np.nan, _NO_GROWTH if not growing else _nobody(drawn, len(kinds))
     if kinds:
         after = rival.time_of_fall(fall)
         # Sizes at the escape fall with the scale, the escape comes later.
@@ -194,7 +196,7 @@ def departure(
         time, reason = escape_time + after, "" if np.isfinite(after) else reason
     return Departure(
         rate, growing, escape_rate, escape_time, rest.linear_map, rest.linear_loss, rest.loss, tuple(kinds), time,
-        float(later) if np.isfinite(time) else np.nan, scale, neurons, decay, rest.settled, _DRAWN, reason,
+        float(later) if np.isfinite(time) else np.nan, scale, neurons, decay, rest.settled, drawn, reason,
     )  # fmt: skip
 
 

@@ -1,0 +1,183 @@
+"""The work behind the page, as a worker does it: each job takes a view and gives bytes.
+
+``run`` answers with the curve and all that the panels need. What may take longer, and is not needed to scrub, comes
+after it by itself: ``beside`` (linear twin, other slopes, theory), ``plateaus`` and ``diagnose``.
+"""
+
+import io
+import json
+import math
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biasfree import files
+from biasfree.datasets import Dataset
+from biasfree.explorer._code import code
+from biasfree.explorer._packing import packed
+from biasfree.explorer._picture import MOST_EVENTS, picture
+from biasfree.explorer._predictions import predictions
+from biasfree.explorer._shading import shaded
+from biasfree.explorer._view import View
+
+if TYPE_CHECKING:
+    from biasfree.dynamics import Trajectory
+
+Tell = Callable[[float], None]
+_KINDS = ("cross", "slide", "leave", "branch")
+_REMEMBERED = 2  # runs, so that what comes after a run need not repeat it
+
+
+class Bench:
+    """Where jobs are done: the server's own file, and the last runs."""
+
+    def __init__(self, file: Dataset | None = None, file_name: str | None = None, target: str | None = None) -> None:
+        """Of a server that was started with this file, or none."""
+        self._file, self._file_name, self._target = file, file_name, target
+        self._runs: OrderedDict[View, Trajectory] = OrderedDict()
+
+    def do(self, kind: str, asked: Any, tell: Tell) -> bytes:
+        """Do a job.
+
+        Args:
+            kind: a name of ``KINDS``.
+            asked: a view as JSON.
+            tell: called with the share of the way that is done; may raise to end the job.
+
+        Raises:
+            ValueError: one sentence on what is wrong with the view.
+        """
+        return KINDS[kind](self, View.of(asked), tell)
+
+    def _trained(self, view: View, tell: Tell) -> "Trajectory":
+        found = self._runs.pop(view, None)
+        if found is None:
+            found = view.run(view.dataset(self._file), progress=lambda now: tell(now.fraction))
+        self._runs[view] = found
+        while len(self._runs) > _REMEMBERED:
+            self._runs.popitem(last=False)
+        return found
+
+    def run(self, view: View, tell: Tell) -> bytes:
+        """The curve, and everything that moves with time."""
+        run = self._trained(view, tell)
+        head, arrays = picture(run, view.ones)
+        plain = view.plain_data(self._file)
+        events: dict[str, Any] = {"all": 0 if run.events is None else len(run.events), "known": run.events is not None}
+        if run.events is not None:
+            arrays["event_times"] = run.events.times[:MOST_EVENTS]
+            codes = [_KINDS.index(kind) for kind in run.events.kinds[:MOST_EVENTS]]
+            arrays["event_kinds"] = np.array(codes, dtype=np.int8)
+        arrays |= {"times": run.times, "losses": run.losses, "log_losses": run.log_losses}
+        summary = run.summary()
+        for unneeded in ("environment", "stretches"):
+            summary.pop(unneeded)
+        return packed(
+            {
+                "view": view.to_dict(),
+                "summary": summary,
+                "data": {"name": run.dataset.name, "told": str(run.dataset), "editable": _editable(view, plain)},
+                "scales": _scales(view, view.slope) | {"name": _name(view)},
+                "events": events,
+                "event_kinds": _KINDS,
+                "code": code(view, self._file_name, self._target),
+                **head,
+            },
+            arrays,
+        )
+
+    def beside(self, view: View, tell: Tell) -> bytes:
+        """What is drawn beside the curve: linear twin, other slopes, theory's prediction."""
+        run = self._trained(view, tell)
+        data, until = run.dataset, float(run.times[-1])
+        head: dict[str, Any] = {"view": view.to_dict(), "curves": [], "predictions": []}
+        arrays: dict[str, np.ndarray] = {}
+        slopes = [] if view.slope == 1 else [1.0]
+        for slope in [*slopes, *(s for s in view.slopes if s not in (view.slope, 1.0))]:
+            other = view.run(data, slope, progress=lambda now: tell(now.fraction))
+            name = f"curve{len(head['curves'])}"
+            told = "linear twin (α = 1)" if slope == 1 else f"α = {slope:g}"
+            scales = _scales(view, slope)
+            curve = {"slope": slope, "name": told, "key": name, "status": other.status.name, "scales": scales}
+            head["curves"].append(curve)
+            arrays |= {f"{name}_times": other.times, f"{name}_losses": other.losses}
+        tell(1.0)
+        try:
+            foretold = predictions(view, data, run.template, until)
+        except (ValueError, ArithmeticError) as error:
+            head["why_no_prediction"] = str(error)
+        else:
+            head["why_no_prediction"] = foretold.why_none
+            for prediction in foretold.curves:
+                name = f"prediction{len(head['predictions'])}"
+                head["predictions"].append({"name": prediction.name, "note": prediction.note, "key": name})
+                arrays |= {f"{name}_times": prediction.times, f"{name}_losses": prediction.losses}
+        return packed(head, arrays)
+
+    def plateaus(self, view: View, tell: Tell) -> bytes:
+        """Where the loss waits, why, and until when by prediction."""
+        found = [interval._asdict() for interval in shaded(self._trained(view, tell))]
+        return json.dumps(files.plain({"plateaus": found}), allow_nan=False).encode()
+
+    def diagnose(self, view: View, tell: Tell) -> bytes:
+        """The sentence of ``bf.diagnose`` for the view's data and network; by theory where that speaks."""
+        from biasfree.answers import diagnose
+
+        data = view.dataset(self._file)
+        if view.loss == "exponential":
+            raise ValueError("diagnose speaks of square and logistic loss.")
+        found = diagnose(
+            data, view.loss, view.slope, view.width, view.depth, view.scale, seeds=1, simulate=view.depth > 2,
+            progress=lambda what, share: tell(share),
+        )  # fmt: skip
+        answer = {"headline": found.headline, "verdict": found.verdict, "diagnosis": found.to_dict()}
+        return json.dumps(files.plain(answer), allow_nan=False).encode()
+
+    def netcdf(self, view: View, tell: Tell) -> bytes:
+        """The trajectory as ``Trajectory.save`` writes it."""
+        run = self._trained(view, tell)
+        with tempfile.TemporaryDirectory(prefix="biasfree-") as folder:
+            path = Path(folder) / "run.nc"
+            run.save(path)
+            return path.read_bytes()
+
+    def csv(self, view: View, tell: Tell) -> bytes:
+        """Times, losses and their logarithms; numbers as Python prints them, so that none loses a digit."""
+        run = self._trained(view, tell)
+        text = io.StringIO()
+        text.write("time,loss,log_loss\n")
+        for row in zip(run.times.tolist(), run.losses.tolist(), run.log_losses.tolist(), strict=True):
+            text.write(",".join(map(repr, row)) + "\n")
+        return text.getvalue().encode()
+
+
+KINDS: dict[str, Callable[[Bench, View, Tell], bytes]] = {
+    "run": Bench.run,
+    "beside": Bench.beside,
+    "plateaus": Bench.plateaus,
+    "diagnose": Bench.diagnose,
+    "netcdf": Bench.netcdf,
+    "csv": Bench.csv,
+}
+
+
+def _scales(view: View, slope: float) -> dict[str, float | None]:
+    """Factors that turn t into t/ln(1/γ), and into the linear twin's time (1+α)t/2."""
+    ratio = 1 / math.log(1 / view.scale) if view.scale < 1 else None
+    return {"ratio": ratio, "rescaled": 0.5 * (1 + slope)}
+
+
+def _name(view: View) -> str:
+    kind = {0.0: "ReLU network", 1.0: "linear network"}.get(view.slope, f"leaky ReLU, α = {view.slope:g}")
+    return f"{kind}, descent" if view.method == "descent" else kind
+
+
+def _editable(view: View, plain: Dataset) -> dict[str, Any] | None:
+    """The samples for the canvas on which they are placed by hand; None where they are not points of a plane."""
+    if plain.dim != 2 or plain.samples > 60:
+        return None
+    return {"inputs": plain.inputs, "targets": plain.targets}

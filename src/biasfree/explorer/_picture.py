@@ -1,0 +1,170 @@
+"""What the panels show at each saved time: outputs over a plane, neurons as arrows, outputs on the samples.
+
+**The plane.** Two dimensions are shown as they are. More are shown by the first two principal directions of the inputs
+(the mean is not removed: a network without biases knows the origin). With a one stacked on the input, the plane is that
+on which it is one.
+
+**Outputs over the plane.** A network without biases is positively homogeneous, f(cx) = c f(x) for c > 0, so its values
+on a circle tell all others, and only those travel. On the plane of stacked ones it is not, and values on a grid travel.
+
+**Neurons.** Directions w/‖w‖ in the plane, and log₁₀‖w‖: a start of 1e-100 and an end of 1 both have their place.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from biasfree.datasets import Dataset
+
+if TYPE_CHECKING:
+    from biasfree.dynamics import Trajectory
+
+ANGLES, GRID = 144, 33
+MOST_NEURONS, MOST_SAMPLES, MOST_FRAMES, MOST_EVENTS = 300, 120, 200, 4000
+_BUDGET = 760_000  # bytes of all frames, so that a whole answer stays below a megabyte
+_WORK = (
+    16_000_000  # frames × neurons × points at which outputs are wanted, so that a picture takes no longer than a run
+)
+_ROOM = 1.25  # half width of the plane, in units of the farthest sample
+_UNITS = 32000  # of int16
+_LOOKED_AT = 2_000_000  # numbers held at a time
+
+
+class Plane(NamedTuple):
+    """Points u e₁ + v e₂ + origin of the input space."""
+
+    axes: Float[np.ndarray, "2 dim"]
+    origin: Float[np.ndarray, "dim"]
+    names: tuple[str, str]
+    kind: str
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether it goes through the origin."""
+        return not self.origin.any()
+
+    def points(self, flat: Float[np.ndarray, "points 2"]) -> Float[np.ndarray, "points dim"]:
+        """Where points of the plane are in the input space."""
+        return flat @ self.axes + self.origin
+
+
+def plane(data: Dataset, ones: bool) -> Plane:
+    """The plane that shows this data."""
+    axes, origin = np.zeros((2, data.dim)), np.zeros(data.dim)
+    shown = data.dim - ones
+    if shown <= 2:
+        axes[range(shown), range(shown)] = 1.0
+        origin[shown:] = 1.0
+        return Plane(axes, origin, ("x₁", "x₂"), "stacked ones" if ones else "inputs")
+    _, _, directions = np.linalg.svd(data.inputs, full_matrices=False)
+    axes[: len(directions[:2])] = directions[:2]
+    # The sign of a principal direction means nothing; its largest entry is made positive.
+    largest = axes[range(2), np.abs(axes).argmax(axis=1)]
+    return Plane(axes * np.where(largest < 0, -1.0, 1.0)[:, None], origin, ("PC 1", "PC 2"), "principal directions")
+
+
+def picture(run: "Trajectory", ones: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Head and arrays of everything that moves with time."""
+    data, shown = run.dataset, plane(run.dataset, ones)
+    flat = data.inputs @ shown.axes.T
+    half = _ROOM * float(np.abs(flat).max()) or 1.0
+    samples = _some(data.samples, MOST_SAMPLES)
+    neurons = _some(run.weights[0].shape[1], MOST_NEURONS)
+    probes = _circle() if shown.homogeneous else _grid(half)
+    per_frame = 4 * len(probes) + 7 * len(neurons) + 4 * len(samples)
+    work = run.weights[0].shape[1] * (len(probes) + len(samples))
+    frames = _some(len(run.times), int(min(MOST_FRAMES, max(2, _BUDGET // per_frame), max(50, _WORK // work))))
+    surface = _outputs(run, frames, shown.points(probes))
+    # In units of each frame's own largest, which may be 1e-200.
+    largest = np.abs(surface).max(axis=1)
+    arrays = {
+        "frames": frames.astype(np.int32),
+        "outputs": _outputs(run, frames, data.inputs[samples]).astype(np.float32),
+        "surface": (surface / np.where(largest > 0, largest, 1.0)[:, None]).astype(np.float32),
+        "largest": largest,
+        "samples": flat[samples],
+        "targets": data.targets[samples],
+    }
+    head: dict[str, Any] = {
+        "plane": {"kind": shown.kind, "names": shown.names, "half": half, "homogeneous": shown.homogeneous},
+        "samples": {"all": data.samples, "shown": len(samples), "dim": data.dim},
+    }
+    moved, told = _neurons(run, frames, neurons, shown)
+    return head | {"neurons": told} | _boundaries(data, shown), arrays | moved
+
+
+def _some(count: int, most: int) -> np.ndarray:
+    """All indices, or evenly chosen ones with the first and the last."""
+    return np.unique(np.round(np.linspace(0, count - 1, min(count, most))).astype(int))
+
+
+def _circle() -> np.ndarray:
+    angle = 2 * np.pi * np.arange(ANGLES) / ANGLES
+    return np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def _grid(half: float) -> np.ndarray:
+    axis = np.linspace(-half, half, GRID)
+    return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+
+
+def _outputs(run: "Trajectory", frames: np.ndarray, inputs: np.ndarray) -> Float[np.ndarray, "frames inputs"]:
+    """f at these inputs, at each frame; a few frames at a time, so that memory stays small."""
+    slope, rectified = run.template.slope, run.template.rectified
+    columns = np.ascontiguousarray(inputs.T)
+    found = np.empty((len(frames), len(inputs)))
+    width = max(layer.shape[1] for layer in run.weights)
+    block = max(1, _LOOKED_AT // (width * len(inputs)))
+    for begin in range(0, len(frames), block):
+        now = frames[begin : begin + block]
+        first = run.weights[0][now]
+        # All frames' first layers at once, as one large product.
+        signal = (first.reshape(-1, first.shape[2]) @ columns).reshape(*first.shape[:2], -1)
+        for layer, weights in enumerate(run.weights[1:]):
+            if rectified[layer]:
+                np.maximum(signal, slope * signal if slope else 0.0, out=signal)
+            signal = weights[now] @ signal
+        found[begin : begin + block] = signal[:, 0]
+    return found
+
+
+def _neurons(
+    run: "Trajectory", frames: np.ndarray, chosen: np.ndarray, shown: Plane
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Directions, sizes and signs of first-layer neurons, in whole numbers that the head tells the units of."""
+    first = run.weights[0][np.ix_(frames, chosen)]
+    largest = np.abs(first).max(axis=2)
+    unit = np.where(largest > 0, largest, 1.0)
+    # Squares of 1e-170 are zero, so the largest entry is taken out first.
+    length = np.sqrt(((first / unit[..., None]) ** 2).sum(axis=2))
+    with np.errstate(divide="ignore"):
+        size = np.log10(unit * np.where(largest > 0, length, 0.0))
+    there = np.isfinite(size)
+    low, high = (float(size[there].min()), float(size[there].max())) if there.any() else (0.0, 0.0)
+    span = max(high - low, 1e-9)
+    direction = first @ shown.axes.T / (unit * np.where(length > 0, length, 1.0))[..., None]
+    outgoing = run.weights[1][frames][:, :, chosen]
+    if len(run.weights) > 2:
+        outgoing = run.weights[2][frames] @ outgoing
+    arrays = {
+        "directions": np.round(_UNITS * direction).astype(np.int16),
+        "sizes": np.round(_UNITS * (np.where(there, size, low) - low) / span).astype(np.int16),
+        "signs": np.sign(outgoing[:, 0]).astype(np.int8),
+    }
+    told = {
+        "all": run.weights[0].shape[1], "shown": len(chosen), "smallest": low, "largest": high, "units": _UNITS,
+        "reach": float(np.sqrt((direction**2).sum(axis=2)).max()) or 1.0,
+        "sign_of": "w₂" if len(run.weights) == 2 else "W₃W₂",
+    }  # fmt: skip
+    return arrays, told
+
+
+def _boundaries(data: Dataset, shown: Plane) -> dict[str, Any]:
+    """Angles of the lines wᵀx = 0 on which a neuron's response to a sample changes; in the plane of two inputs only."""
+    if shown.kind != "inputs" or data.dim != 2:
+        return {"boundaries": []}
+    from biasfree.lines import lines
+
+    directions = lines(data.inputs).directions[:MOST_SAMPLES]
+    return {"boundaries": np.arctan2(directions[:, 0], -directions[:, 1])}

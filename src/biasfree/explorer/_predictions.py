@@ -1,0 +1,111 @@
+"""What theory says of a view, as loss curves to lay over the simulated one, or why it says nothing.
+
+- **Condition 3** (or a linear network): Eq. 38 on white data, else Eq. 34's reduced flow, from the aligned start that
+  the random one is equivalent to.
+- **Groups that share no sample**: the staircase of several linear networks.
+- **Three layers** under Condition 3 with a linear target: when the two sign paths are learned.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from biasfree import theory
+from biasfree.datasets import Dataset
+from biasfree.explorer._view import View
+from biasfree.networks import Network
+
+_POINTS = 300
+_WHITE = 1e-9  # distance of Σ from the identity that is rounding
+_APART = 0.05  # groups that overlap by more are not predicted as if they did not
+_LINES = 60  # samples beyond which the early phase is too long for a page that waits
+_FITTED = 1e-9  # of the initial loss: a linear map fits the target
+
+
+class Prediction(NamedTuple):
+    """A predicted loss curve.
+
+    Attributes:
+        name: by what it is predicted.
+        times, losses: the curve.
+        note: what it rests on, in a sentence.
+    """
+
+    name: str
+    times: np.ndarray
+    losses: np.ndarray
+    note: str
+
+
+class Foretold(NamedTuple):
+    """All predictions, and a sentence where there is none."""
+
+    curves: list[Prediction]
+    why_none: str
+
+
+def predictions(view: View, data: Dataset, start: Network, until: float) -> Foretold:
+    """Everything that theory predicts of the loss curve from 0 to ``until``."""
+    if view.loss == "exponential":
+        return Foretold([], "The papers' time courses are of square and logistic loss.")
+    if not np.any(data.correlation):
+        return Foretold([], "Inputs and target are uncorrelated (β = 0): no time course is known from there.")
+    holds = start.is_linear or theory.symmetry(data).holds
+    if view.depth == 2:
+        return _two_layers(view, data, start, until, holds)
+    return _deep(view, data, start, until, holds)
+
+
+def _two_layers(view: View, data: Dataset, start: Network, until: float, holds: bool) -> Foretold:
+    # Evenly spaced, and by ratios as well: a drop is short beside the whole run.
+    times = np.union1d(np.linspace(0, until, _POINTS), np.geomspace(1e-3 * until, until, _POINTS))
+    if holds:
+        return Foretold([_equivalent(view, data, start, times)], "")
+    if view.weight_decay:
+        return Foretold([], "With weight decay the staircase of several linear networks is not known.")
+    if data.samples > _LINES:
+        return Foretold([], f"Off Condition 3 the early phase is followed here for up to {_LINES} samples.")
+    stairs = theory.several_linear_networks(start, data, view.loss)
+    if stairs.coupling > _APART:
+        return Foretold(
+            [],
+            f"Groups of neurons overlap by {stairs.coupling:.2g}: they do not act as independent linear networks, and "
+            "their staircase is not drawn.",
+        )
+    return Foretold([Prediction("several linear networks", times, stairs.losses(times), f"{stairs}.")], "")
+
+
+def _equivalent(view: View, data: Dataset, start: Network, times: np.ndarray) -> Prediction:
+    aligned = theory.aligned_start(start, data, view.loss)
+    slope = 1.0 if start.is_linear else start.slope
+    small = f"From the aligned start of norm {aligned.norm:.3g} that this one is equivalent to while it is small."
+    if view.loss == "logistic":
+        course = theory.reduced_flow_logistic(times, data, aligned.direction, aligned.norm, slope, view.weight_decay)
+        name = "reduced flow (Eq. 34, logistic)"
+    elif not view.weight_decay and np.abs(data.covariance - np.eye(data.dim)).max() < _WHITE:
+        course = theory.closed_form(times, data.correlation, aligned.direction, aligned.norm, slope)
+        name = "closed form (Eq. 38)"
+    else:
+        course = theory.reduced_flow(
+            times, data.covariance, data.correlation, aligned.direction, aligned.norm, slope, view.weight_decay
+        )
+        name = "reduced flow (Eq. 34)"
+    return Prediction(name, times, np.asarray(theory.linear_loss(course, data, view.loss)), small)
+
+
+def _deep(view: View, data: Dataset, start: Network, until: float, holds: bool) -> Foretold:
+    power = float(np.mean(data.targets**2))
+    fitted = float(theory.linear_loss(theory.least_squares(data), data)) <= _FITTED * 0.5 * power
+    if not (holds and fitted and view.loss == "square" and start.slope == 0 and not view.weight_decay):
+        return Foretold(
+            [],
+            "Of three layers theory predicts a time course for ReLU networks with square loss under Condition 3, where "
+            "a linear map fits the target.",
+        )
+    paths = theory.sign_paths(start, data.correlation, middle="overlap")
+    stairs = theory.deep_staircase(paths, data.covariance, data.correlation, power)
+    steps = [t for t in stairs.times if t < until]
+    levels = stairs.levels[: len(steps) + 1]
+    note = f"{stairs}; times from a random start are good to a few per cent."
+    curve = np.repeat([0.0, *steps, until], 2)[1:-1], np.repeat(levels, 2)
+    return Foretold([Prediction("two sign paths (Appendix F)", *curve, note)], "")
