@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from biasfree import checks
+from biasfree import checks, classes
 
 Outputs = Float[Array, "outputs samples"]
 Scalar = Float[Array, ""]
@@ -183,47 +183,16 @@ class CrossEntropy(Loss):
     def encoded(self, targets: np.ndarray) -> np.ndarray:
         """Probabilities, one row per sample; whole numbers 0, …, K − 1 are read as classes."""
         if targets.ndim == 1:
-            return one_hot(targets)
+            return classes.one_hot(targets)
         self.check_targets(targets)
         return targets
 
     def check_targets(self, targets: np.ndarray) -> None:
         """Raise ValueError unless every row holds the probabilities of at least two classes."""
         if targets.ndim == 1:
-            one_hot(targets)
-            return
-        total = targets.sum(axis=1)
-        wrong = np.flatnonzero((targets < 0).any(axis=1) | (np.abs(total - 1) > _SUMS_TO_ONE))
-        if targets.shape[1] < 2 or wrong.size:
-            row = targets[wrong[0] if wrong.size else 0]
-            shown = ", ".join(f"{value:g}" for value in row[:5]) + (", …" if len(row) > 5 else "")
-            raise ValueError(
-                "cross-entropy loss needs classes 0, 1, …, or for each sample the probabilities of at least two classes, "
-                f"which sum to one; got a row ({shown}). Use loss='square' for regression."
-            )
-
-
-_SUMS_TO_ONE = 1e-9  # probabilities are given to that
-
-
-def one_hot(classes: Any, count: int | None = None) -> Float[np.ndarray, "samples classes"]:
-    """Classes 0, …, K − 1 as rows with a single one; ``count`` is K, by default the largest class and one more.
-
-    >>> one_hot([0, 2])
-    array([[1., 0., 0.],
-           [0., 0., 1.]])
-    """
-    given = np.asarray(classes)
-    whole = given.astype(int) if given.size and np.isfinite(given).all() else np.zeros(given.shape, dtype=int)
-    count = max(2, int(whole.max(initial=0)) + 1) if count is None else count
-    if given.ndim != 1 or (whole != given).any() or (whole < 0).any() or (whole >= count).any():
-        wrong = given[(whole != given) | (whole < 0) | (whole >= count)].ravel()[:5]
-        raise ValueError(
-            f"classes must be whole numbers from 0 to {count - 1}, one per sample, got "
-            f"{', '.join(f'{value:g}' for value in wrong) or f'shape {given.shape}'}. "
-            "Give the classes' names with Dataset(…, classes=…), or use loss='square' for regression."
-        )
-    return np.eye(count)[whole]
+            classes.one_hot(targets)
+        else:
+            classes.check_probabilities(targets)
 
 
 _LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Square(), Logistic(), Exponential(), CrossEntropy())}
@@ -259,7 +228,7 @@ def _odds(outputs: Any) -> tuple[Any, Any]:
 
 
 def _against_others(outputs: Any) -> Any:
-    """z_k = ln Σ_{j≠k} e^{f_j} − f_k; the largest output's by a sum of its own, which neither cancels nor underflows."""
+    """z_k = ln Σ_{j≠k} e^{f_j} − f_k; the largest output's by a sum that neither cancels nor underflows."""
     first = jnp.arange(outputs.shape[0])[:, None] == jnp.argmax(outputs, axis=0)
     beaten = jax.nn.logsumexp(jnp.where(first, -jnp.inf, outputs), axis=0)
     _, others = _odds(outputs)

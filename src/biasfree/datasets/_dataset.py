@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree import checks, losses
+from biasfree import checks
+from biasfree.classes import check_probabilities, one_hot
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -168,7 +169,9 @@ def _classified(targets: Any, classes: bool | Sequence[Any]) -> tuple[Any, tuple
     given = np.asarray(targets)
     if classes is True:
         if given.ndim != 1:
-            raise ValueError(f"classes=True needs one class per sample, got targets of shape {given.shape}. Name the classes.")
+            raise ValueError(
+                f"classes=True needs one class per sample, got targets of shape {given.shape}. Name the classes."
+            )
         found = np.unique(given)
         names, number = tuple(_name(value) for value in found), np.searchsorted(found, given)
     else:
@@ -179,12 +182,12 @@ def _classified(targets: Any, classes: bool | Sequence[Any]) -> tuple[Any, tuple
         if given.ndim == 2:
             if given.shape[1] != len(names):
                 raise ValueError(f"targets have {given.shape[1]} columns but {len(names)} classes are named.")
-            losses.get("cross-entropy").check_targets(checks.finite(checks.numeric(targets, "targets"), "targets"))
+            check_probabilities(checks.finite(checks.numeric(targets, "targets"), "targets"))
             return targets, names
         number = _numbers(given, names)
     if len(names) < 2:
         raise ValueError(f"a class target needs at least two classes, got {', '.join(names) or 'none'}.")
-    return losses.one_hot(number, len(names)), names
+    return one_hot(number, len(names)), names
 
 
 def _numbers(given: np.ndarray, names: tuple[str, ...]) -> np.ndarray:

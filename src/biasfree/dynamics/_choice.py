@@ -27,7 +27,8 @@ def choose(method: str, plan: Plan) -> tuple[str, str]:
     work = len(found) * network.widths[1]
     if work <= _CROSSINGS:
         return "exact", f"{len(found)} lines, {network.widths[1]} neurons"
-    if found.pairs_up(plan.dataset.targets):
+    # With several outputs neurons do not gather along one direction: they turn from mode to mode, through all lines.
+    if network.widths[-1] == 1 and found.pairs_up(plan.dataset.targets):
         return "exact", "symmetric data"
     because = f"{len(found)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"
     return adaptive(network, plan.clock), because

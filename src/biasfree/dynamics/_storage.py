@@ -108,7 +108,10 @@ def load(path: str | os.PathLike[str]) -> "Trajectory":
             energies=stored["energy"].to_numpy(),
             template=Network(start, network["slope"], network["rectified"], network["skips"], origin=network["origin"]),
             dataset=Dataset(
-                stored["inputs"].to_numpy(), stored["targets"].to_numpy(), data["name"], data["origin"],
+                stored["inputs"].to_numpy(),
+                stored["targets"].to_numpy(),
+                data["name"],
+                data["origin"],
                 data.get("classes", ()),
             ),
             settings={name: _number(value) for name, value in attributes["settings"].items()},

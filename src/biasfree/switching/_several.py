@@ -5,13 +5,14 @@ singular value decomposition M = Σ_i s_i a_i b_iᵀ
 
     w = w⊥ + Σ_i a_i (A_i E_i + B_i/E_i),    v = v⊥ + Σ_i b_i (A_i E_i − B_i/E_i),    E_i = e^{s_i t}.
 
-**Sliding** on some lines, w stays across them and M is projected there: their own ς does not enter, since wᵀd_l = 0. It is
-ς_l(vᵀq_l) = −B_lᵀMv, with B_l the dual of d_l among the lines slid on, and the slide lasts while |ς_l| ≤ 1 and vᵀq_l < 0.
+**Sliding** on some lines, w stays across them and M is projected there: their own ς does not enter, since wᵀd_l = 0.
+It is ς_l(vᵀq_l) = −B_lᵀMv, with B_l the dual of d_l among the lines slid on, and the slide lasts while |ς_l| ≤ 1 and
+vᵀq_l < 0.
 
-**Switching times.** wᵀd_l and both margins of a slide, −vᵀq_l ± B_lᵀMv, are linear in (w, v): sums Σ_j c_j e^{r_j t} with
-r = ±s_i, 0. Such a sum stays positive for ever if its coefficients, added up from the largest rate down, stay positive
-(summation by parts). Where they do not, a time without zeros follows from the value, the slope and a bound on the second
-derivative; the first zero is found by halving such times.
+**Switching times.** wᵀd_l and both margins of a slide, −vᵀq_l ± B_lᵀMv, are linear in (w, v): sums Σ_j c_j e^{r_j t}
+with r = ±s_i, 0. Such a sum stays positive for ever if its coefficients, added up from the largest rate down, stay
+positive (summation by parts). Where they do not, a time without zeros follows from the value, the slope and a bound on
+the second derivative; the first zero is found by halving such times.
 """
 
 from dataclasses import dataclass, fields
@@ -42,7 +43,11 @@ class SeveralModes:
 
     @classmethod
     def of(
-        cls, w: Float[np.ndarray, "neurons dim"], v: Float[np.ndarray, "neurons outputs"], pull: np.ndarray, floor: float
+        cls,
+        w: Float[np.ndarray, "neurons dim"],
+        v: Float[np.ndarray, "neurons outputs"],
+        pull: np.ndarray,
+        floor: float,
     ) -> "SeveralModes":
         """Neurons and the M each is under, shape (neurons or 1, dim, outputs); rates up to ``floor`` are none."""
         first, rate, second = np.linalg.svd(pull, full_matrices=False)
@@ -192,7 +197,9 @@ class SeveralRunner:
 
     def _free_pull(self, h: int) -> Float[np.ndarray, "dim outputs"]:
         """M without the lines slid on."""
-        return self.drift.T + self.directions.T @ (np.where(self.sliding[h], 0.0, self.side[h])[:, None] * self.strength)
+        return self.drift.T + self.directions.T @ (
+            np.where(self.sliding[h], 0.0, self.side[h])[:, None] * self.strength
+        )
 
     def _stretch(self, neurons: np.ndarray) -> SeveralModes:
         """A new stretch for each of these neurons."""
@@ -232,7 +239,7 @@ class SeveralRunner:
         self.first[h] = 0.0
         settled = from_zero(self.directions, strength, drift, side, self.sliding[h])
         self.side[h], self.sliding[h] = settled.side, settled.sliding
-        self._events += [(float(self.time[h]), h, int(l), "branch") for l in np.flatnonzero(~settled.sliding)]
+        self._events += [(float(self.time[h]), h, line, "branch") for line in np.flatnonzero(~settled.sliding).tolist()]
         if settled.rests:
             self._resting[h] = self._done[h] = True
 
@@ -245,9 +252,7 @@ class SeveralRunner:
         neurons, begins, log_sizes, modes = zip(*self._pieces, strict=True)
         neuron, begin = np.concatenate(neurons), np.concatenate(begins)
         order = np.lexsort((begin, neuron))  # stable: of stretches that begin together the last one counts
-        parts = (
-            np.concatenate([getattr(piece, part.name) for piece in modes])[order] for part in fields(SeveralModes)
-        )
+        parts = (np.concatenate([getattr(piece, part.name) for piece in modes])[order] for part in fields(SeveralModes))
         return Segments(neuron[order], begin[order], np.concatenate(log_sizes)[order], SeveralModes(*parts))
 
 

@@ -1,8 +1,8 @@
 """The early phase of the exact flow: in closed form, up to where a bound on what it neglects says stop.
 
 While the output is negligible every neuron moves by itself, between its switches in closed form
-(``switching.Runner``; ``SeveralRunner`` for several outputs, where c is a matrix). Weight decay multiplies everything by e^{−λt} and changes no direction; on the loss clock L
-keeps its first value L₀, and all rates are divided by it.
+(``switching.Runner``; ``SeveralRunner`` for several outputs, where c is a matrix). Weight decay multiplies everything
+by e^{−λt} and changes no direction; on the loss clock L keeps its first value L₀, and all rates are divided by it.
 
 **What is neglected** is the output's part of the residuals: |Δe_i| ≤ κ'|f_i| with κ' the loss's curvature. As
 ‖⟨g x⟩‖² ≤ σ⟨g²⟩ for any g, with σ the largest eigenvalue of ⟨xxᵀ⟩, and ⟨f²⟩^½ ≤ σ^½S with S = Σ_h|w₂h|‖w_h‖, at most
@@ -23,7 +23,6 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree import losses
-from biasfree.dynamics.exact._lengths import lengths
 from biasfree.lines import Lines
 from biasfree.switching import Runner, Segments, SeveralRunner, Switches
 
@@ -109,12 +108,13 @@ def early_phase(
     a = 0.5 * (1 + slope)
     drift, strength, kept = grouped.pulls(losses.get(loss).initial_residual(targets) / (len(targets) * scale))
     drift, strength = a * drift, (1 - a) * strength
-    kept, dim = kept[:0] if a == 1 else kept, grouped.directions.shape[1]
-    fastest = float(np.linalg.norm(drift) + lengths(strength[kept].reshape(len(kept), -1)).sum())
+    dim = grouped.directions.shape[1]
+    kept, outputs = kept[:0] if a == 1 else kept, neurons.shape[1] - dim
+    fastest = float(np.linalg.norm(drift) + np.linalg.norm(strength[kept].reshape(len(kept), outputs), axis=1).sum())
     if fastest == 0 or not neurons.any():
         return None
     runner: Runner | SeveralRunner
-    if neurons.shape[1] == dim + 1:
+    if outputs == 1:
         one = drift.reshape(dim), strength[kept].reshape(-1)
         runner = Runner(grouped.directions[kept], one[1], one[0], neurons[:, :-1], neurons[:, -1])
     else:
