@@ -128,3 +128,29 @@ def test_refuses_what_the_theorem_is_not_about() -> None:
         parity_form(bf.Network.init([2, 3, 1], 0.0, 1.0, seed=0)).network(slope=1.0)
     with pytest.raises(ValueError, match="above 0"):
         homogeneity_error(lambda x: x[:, 0], np.eye(2), [-1.0])
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 10**6), outputs=st.integers(1, 5), slope=st.sampled_from([0.0, 0.3, 0.8]), odd=st.booleans())
+def test_theorem_1_and_corollary_2_for_any_number_of_outputs(seed: int, outputs: int, slope: float, odd: bool) -> None:
+    rng = np.random.default_rng(seed)
+    network = bf.Network([rng.normal(size=(5, 3)), rng.normal(size=(outputs, 5))], slope)
+    if odd:
+        # Every neuron with its mirror image, at another length.
+        first, second = (np.asarray(w) for w in network.weights)
+        network = bf.Network(
+            [np.concatenate([first, -2 * first]), np.concatenate([second, -second / 2], axis=1)], slope
+        )
+    x = rng.normal(size=(7, 3))
+    above, below = (np.asarray(network(z)).reshape(7, -1) for z in (x, -x))
+    form = parity_form(network)
+    np.testing.assert_allclose(form.linear_part(x).reshape(7, -1), (above - below) / 2, atol=1e-12)
+    np.testing.assert_allclose(form.even_part(x).reshape(7, -1), (above + below) / 2, atol=1e-12)
+    assert form.is_linear == form.is_odd == odd
+    # Even parts that cancel in one output alone do not make the function linear.
+    if outputs > 1 and not odd:
+        second = np.asarray(network.weights[1]).copy()
+        second[0] = 0.0
+        assert not parity_form(bf.Network([network.weights[0], second], slope)).is_linear
+    turned = bf.Network([network.weights[0], np.asarray(network.weights[1])[::-1]], slope)
+    assert same_function(network, turned) == (outputs == 1)

@@ -22,6 +22,7 @@ from biasfree.theory._early import (
     theorem_13,
 )
 from biasfree.theory._early_flow import EarlyFlow, early_flow
+from biasfree.theory._early_several import SeveralEarlyFlow, early_flow_several
 from biasfree.theory._equivalence import (
     descent_lag,
     finite_width_error,
@@ -89,6 +90,7 @@ __all__ = [
     "ParityForm",
     "RankBound",
     "Separability",
+    "SeveralEarlyFlow",
     "SignPaths",
     "Staircase",
     "Switches",
@@ -109,6 +111,7 @@ __all__ = [
     "descent_lag",
     "drop_time",
     "early_flow",
+    "early_flow_several",
     "early_solution",
     "effective_map",
     "eq_12_velocity",

@@ -245,7 +245,10 @@ def layers_and_pace(
 def two_layers(network: Network, dataset: Dataset) -> tuple[np.ndarray, np.ndarray, float]:
     """W₁ (width, dim), W₂ (width,) and a = (1+α)/2; refuses what the two-layer theory is not about."""
     if network.depth != 2 or any(network.skips) or network.widths[-1] != 1:
-        raise ValueError(f"this is theory of two-layer networks with one output, got a {network}.")
+        raise ValueError(
+            f"this is theory of two-layer networks with one output, got a {network}. "
+            "For several outputs see growing_modes, mode_staircase and early_flow_several."
+        )
     if dataset.outputs != 1 or dataset.dim != network.widths[0]:
         raise ValueError(
             f"the network takes {network.widths[0]} inputs to one output, "
