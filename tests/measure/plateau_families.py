@@ -1,4 +1,4 @@
-"""Families of data on which predicted ends of plateaus are compared with measured ones; ``python -m`` prints the tables."""
+"""Families of data: predicted ends of plateaus beside measured ones. ``python -m`` prints the tables."""
 
 import sys
 from dataclasses import dataclass

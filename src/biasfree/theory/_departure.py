@@ -34,7 +34,7 @@ from biasfree.theory._half_spaces import HalfSpaces, half_spaces
 
 # Rates below this share of what the residuals could pull with are zero.
 _NO_RATE = 1e-9
-_FEW_LINES, _DRAWN, _DRAWN_FEW, _LARGE = 20, 2000, 20_000, 1e10
+_FEW_LINES, _DRAWN, _DRAWN_FEW, _LARGE = 20, 2000, 8000, 1e10
 # Of more kinds of sleepers than this the rarest are left out.
 _KINDS = 5
 # Cosine to the awake group's direction from which on a neuron belongs to it.
