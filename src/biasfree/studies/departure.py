@@ -12,10 +12,10 @@ from biasfree import theory
 from biasfree.studies._study import Result, Study, at_least, at_most, near
 
 WIDTH = 100
-OFFSETS, QUICK_OFFSETS = (0.02, 0.04, 0.08), (0.02, 0.04)
+OFFSETS, QUICK_OFFSETS = (0.01, 0.03, 0.08), (0.02, 0.04)
 SCALES, QUICK_SCALES = (1e-3, 1e-6, 1e-12, 1e-24), (1e-3, 1e-6)
 DECAYS, QUICK_DECAYS = (0.0, 0.001, 0.002, 0.003), (0.0, 0.002)
-DRAWS, QUICK_DRAWS, DECAY_OFFSET = 8, 3, 0.04
+DRAWS, QUICK_DRAWS, DECAY_OFFSET = 5, 3, 0.04
 # Below the linear solution by this share of the first loss it has been left.
 BELOW = 0.03
 
