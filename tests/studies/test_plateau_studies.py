@@ -8,6 +8,7 @@ import pytest
 
 import biasfree as bf
 from biasfree import theory
+from biasfree.report.figures import figures
 from biasfree.studies import Study, departure, saddles
 
 FOUND: dict[str, Study] = {study.id: study for study in (*departure.STUDIES, *saddles.STUDIES)}
@@ -17,6 +18,7 @@ FOUND: dict[str, Study] = {study.id: study for study in (*departure.STUDIES, *sa
 def test_holds(study: str) -> None:
     result = FOUND[study].run(0, True, "flow")
     assert result.verdict == "holds", {name: result.measured[name] for name in result.expected}
+    assert len(figures(study, result.data)) == 1
 
 
 right, gathered, threshold = theory.departure, theory.gathering_directions, theory.departure_threshold
@@ -31,9 +33,8 @@ def of_the_linear_solution_alone(dataset: bf.Dataset, **options: Any) -> theory.
 def without_the_early_phase(dataset: bf.Dataset, **options: Any) -> theory.Departure:
     """1/ρ alone, as if sleepers started at order one."""
     found = right(dataset, **options)
-    return dataclasses.replace(
-        found, time=found.escape_time + 1 / max(found.rate.lower, 1e-9), per_e_fold=1 / found.escape_rate
-    )
+    later = 1 / max(found.rate.lower, 1e-9)
+    return dataclasses.replace(found, time=found.escape_time + later, per_e_fold=1 / found.escape_rate)
 
 
 def twice_as_fast(*arguments: Any, **options: Any) -> tuple[theory.Gathering, ...]:
