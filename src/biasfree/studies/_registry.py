@@ -30,6 +30,8 @@ _MODULES: tuple[str, ...] = (
     "cross_entropy_twin",
     "figures_4_8",
     "perturbed_symmetry",
+    "departure",
+    "saddles",
     "stacked_ones",
     "eq_41",
     "eq_42",
@@ -40,6 +42,8 @@ _MODULES: tuple[str, ...] = (
 
 # Those that take longest, the longest first.
 _LONGEST: tuple[str, ...] = (
+    "departure",
+    "saddles",
     "low_rank_limit",
     "figure_3",
     "le_jegelka",
