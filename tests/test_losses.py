@@ -17,7 +17,7 @@ DEFINITIONS = {
 OUTPUTS = st.lists(st.floats(-15, 15), min_size=4, max_size=4)
 
 
-@pytest.mark.parametrize("name", losses.NAMES)
+@pytest.mark.parametrize("name", DEFINITIONS)
 @given(outputs=OUTPUTS)
 def test_value_residual_and_logarithms(name: str, outputs: list[float]) -> None:
     loss, f = losses.get(name), jnp.array(outputs).reshape(2, 2)
@@ -43,6 +43,35 @@ def test_log_domain_far_beyond_underflow(name: str, margin: float) -> None:
     assert float(loss.log_value(f, y)) == pytest.approx(-margin + np.log(2 / 3), rel=1e-14)
     # Half of each: the mean over two samples is in the loss but not in the residual.
     np.testing.assert_allclose(loss.normalised_residual(f, y) / 2, y * jnp.array([[0.75, 0.25]]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("y", [[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[0.2, 0.0], [0.5, 0.9], [0.3, 0.1]]])
+@given(outputs=st.lists(st.floats(-15, 15), min_size=6, max_size=6))
+def test_cross_entropy_is_minus_the_logarithm_of_the_softmax(y: list, outputs: list[float]) -> None:
+    loss, f, y = losses.get("cross-entropy"), jnp.array(outputs).reshape(3, 2), jnp.array(y)
+
+    def mean(f):
+        return -(y * jax.nn.log_softmax(f, axis=0)).sum() / 2
+
+    value = float(mean(f))
+    assert float(loss.value(f, y)) == pytest.approx(value, rel=1e-9)
+    assert float(loss.log_value(f, y)) == pytest.approx(np.log(value), rel=1e-9, abs=1e-9)
+    np.testing.assert_allclose(loss.residual(f, y), -2 * jax.grad(mean)(f), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(loss.normalised_residual(f, y) * value, loss.residual(f, y), rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("margin", [40.0, 750.0, 1e5, 1e8])
+def test_cross_entropy_far_beyond_underflow(margin: float) -> None:
+    """One sample leads two others by m and m + ln 3: ln L = −m + ln(4/3), and the others share −L as 3/4 and 1/4."""
+    loss, y = losses.get("cross-entropy"), jnp.array([[1.0], [0.0], [0.0]])
+    f = jnp.array([[0.0], [-margin], [-margin - np.log(3.0)]])
+    assert float(loss.log_value(f, y)) == pytest.approx(-margin + np.log(4 / 3), rel=1e-14)
+    np.testing.assert_allclose(loss.normalised_residual(f, y), [[1.0], [-0.75], [-0.25]], rtol=1e-6)
+
+
+def test_cross_entropy_takes_classes() -> None:
+    np.testing.assert_array_equal(losses.get("cross-entropy").encoded(np.array([0.0, 2.0])), [[1, 0, 0], [0, 0, 1]])
+    np.testing.assert_allclose(losses.get("cross-entropy").initial_residual(np.array([[1.0, 0.0]])), [[0.5, -0.5]])
 
 
 def test_logistic_logarithm_is_continuous_at_its_branch() -> None:

@@ -45,19 +45,22 @@ class Lines:
         return totals
 
     def pulls(
-        self, values: Float[np.ndarray, "vectors"]
-    ) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "lines"], Int[np.ndarray, "kept"]]:
+        self, values: Float[np.ndarray, "vectors *outputs"]
+    ) -> tuple[Float[np.ndarray, "*outputs dim"], Float[np.ndarray, "lines *outputs"], Int[np.ndarray, "kept"]]:
         """Σv_i x_i, Σv_i|t_i| of each line, and the lines on which that is more than a cancellation's rounding.
+
+        With several values per vector one row of the first and one column of the second for each.
 
         >>> total, even, kept = lines([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0]]).pulls(np.array([1.0, -1.0, 3.0]))
         >>> total, even, kept
         (array([2., 6.]), array([0., 6.]), array([1]))
         """
-        terms = np.abs(self.position) * values
+        terms = (np.abs(self.position) * values.T).T
         even, mass = self.total(terms), self.total(np.abs(terms))
-        return self.total(self.position * values) @ self.directions, even, np.flatnonzero(np.abs(even) > _LEFT * mass)
+        felt = (np.abs(even) > _LEFT * mass).reshape(len(self), -1).any(axis=1)
+        return self.total((self.position * values.T).T).T @ self.directions, even, np.flatnonzero(felt)
 
-    def pairs_up(self, targets: Float[np.ndarray, "vectors"]) -> bool:
+    def pairs_up(self, targets: Float[np.ndarray, "vectors *outputs"]) -> bool:
         """Whether on every line Σt|t| = 0 and Σ|t|y = 0, as on symmetric data: odd and even part never meet there.
 
         >>> lines([[1.0, 0.0], [-1.0, 0.0]]).pairs_up(np.array([2.0, -2.0]))
@@ -66,7 +69,7 @@ class Lines:
         size = np.abs(self.position)
         return len(self) > 0 and all(
             bool((np.abs(self.total(part)) <= TOLERANCE * self.total(np.abs(part))).all())
-            for part in (self.position * size, size * targets)
+            for part in (self.position * size, (size * targets.T).T)
         )
 
 

@@ -1,8 +1,10 @@
-"""Square, logistic and exponential loss: value, residual and their log-domain forms.
+"""Square, logistic, exponential and cross-entropy loss: value, residual and their log-domain forms.
 
 Outputs and targets have shape (outputs, samples); a loss is the mean over samples of the sum over outputs.
-Logistic and exponential loss take targets ±1 and depend on the margin m = y f alone. Their logarithms are
-computed without ever forming the loss, so that log L may reach −10⁵ and beyond.
+Logistic and exponential loss take targets ±1 and depend on the margin m = y f alone. Cross-entropy takes the
+probabilities of K ≥ 2 classes and depends on how far each output is from all others together,
+z_k = ln Σ_{j≠k} e^{f_j} − f_k. Logarithms are computed without ever forming the loss, so that log L may reach −10⁵ and
+beyond.
 """
 
 import abc
@@ -13,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from biasfree import checks
+from biasfree import checks, classes
 
 Outputs = Float[Array, "outputs samples"]
 Scalar = Float[Array, ""]
@@ -24,7 +26,25 @@ class Loss(abc.ABC):
 
     name: str
     labels_only: bool
-    initial_pull: float  # κ = −∂ℓ/∂f at f = 0 per unit of y
+    curvature: float  # the largest ∂²ℓ/∂f² where outputs are small
+
+    def initial_residual(self, targets: np.ndarray) -> np.ndarray:
+        """−∂ℓ/∂f at f = 0, for targets of shape (samples,) or (samples, outputs)."""
+        return self.initial_pull * targets
+
+    @property
+    def initial_pull(self) -> float:
+        """κ, the residual at f = 0 per unit of y."""
+        raise ValueError(f"{self.name} loss has no single pull per unit of target. Use initial_residual.")
+
+    def encoded(self, targets: np.ndarray) -> np.ndarray:
+        """Targets as this loss takes them, checked: shape (samples,), or (samples, outputs).
+
+        Raises:
+            ValueError: targets that it does not take.
+        """
+        self.check_targets(targets)
+        return targets
 
     def value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """L = ⟨ℓ(f, y)⟩."""
@@ -60,6 +80,7 @@ class Square(Loss):
 
     name = "square"
     labels_only = False
+    curvature = 1.0
     initial_pull = 1.0
 
     def value(self, outputs: Outputs, targets: Outputs) -> Scalar:
@@ -87,6 +108,7 @@ class Logistic(Loss):
 
     name = "logistic"
     labels_only = True
+    curvature = 0.25
     initial_pull = 0.5
 
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
@@ -109,6 +131,7 @@ class Exponential(Loss):
 
     name = "exponential"
     labels_only = True
+    curvature = 1.5
     initial_pull = 1.0
 
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
@@ -124,7 +147,55 @@ class Exponential(Loss):
         return targets * jnp.exp(-targets * outputs - _log_mean(-targets * outputs))
 
 
-_LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Square(), Logistic(), Exponential())}
+class CrossEntropy(Loss):
+    """ℓ = −Σ_k y_k ln softmax(f)_k, y the probabilities of K ≥ 2 classes.
+
+    With z_k = ln Σ_{j≠k} e^{f_j} − f_k the probability of class k is σ(−z_k), and ℓ = Σ_k y_k ln(1 + e^{z_k}): for two
+    classes the logistic loss of their outputs' difference.
+    """
+
+    name = "cross-entropy"
+    labels_only = False
+    curvature = 0.5  # the largest eigenvalue of diag(s) − ssᵀ
+
+    def initial_residual(self, targets: np.ndarray) -> np.ndarray:
+        """Y − 1/K."""
+        return targets - 1 / targets.shape[1]
+
+    def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
+        """Y − softmax(f), as y(1 − s) − (1 − y)s: without cancellation where all is fitted."""
+        odds, others = _odds(outputs)
+        return (targets * others - (1 - targets) * odds) / jnp.sum(odds, axis=0)
+
+    def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
+        """Ln⟨Σ_k y_k ln(1 + e^{z_k})⟩ by log-sum-exp over samples and classes."""
+        return _log_mean(_log_softplus(_against_others(outputs)), targets)
+
+    def normalised_residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
+        """(y σ(z) − (1 − y) σ(−z))/L, σ(z) = e^{−softplus(−z)}."""
+        z = _against_others(outputs)
+        log_loss = _log_mean(_log_softplus(z), targets)
+        right, wrong = -jax.nn.softplus(-z) - log_loss, -jax.nn.softplus(z) - log_loss
+        return jnp.where(targets > 0, targets * jnp.exp(right), 0.0) - jnp.where(
+            targets < 1, (1 - targets) * jnp.exp(wrong), 0.0
+        )
+
+    def encoded(self, targets: np.ndarray) -> np.ndarray:
+        """Probabilities, one row per sample; whole numbers 0, …, K − 1 are read as classes."""
+        if targets.ndim == 1:
+            return classes.one_hot(targets)
+        self.check_targets(targets)
+        return targets
+
+    def check_targets(self, targets: np.ndarray) -> None:
+        """Raise ValueError unless every row holds the probabilities of at least two classes."""
+        if targets.ndim == 1:
+            classes.one_hot(targets)
+        else:
+            classes.check_probabilities(targets)
+
+
+_LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Square(), Logistic(), Exponential(), CrossEntropy())}
 NAMES = tuple(_LOSSES)
 
 
@@ -149,5 +220,21 @@ def _log_softplus(z: Any) -> Any:
     return jnp.where(small, tail - 0.5 * jnp.exp(tail), jnp.log(jax.nn.softplus(body)))
 
 
-def _log_mean(log_values: Any) -> Any:
-    return jax.nn.logsumexp(log_values) - jnp.log(log_values.shape[1])
+def _odds(outputs: Any) -> tuple[Any, Any]:
+    """e^{f_k} over the largest of them, and the sum of all others: of the largest one's own, without cancellation."""
+    first = jnp.arange(outputs.shape[0])[:, None] == jnp.argmax(outputs, axis=0)
+    odds = jnp.exp(outputs - jnp.max(outputs, axis=0))
+    return odds, jnp.where(first, jnp.sum(jnp.where(first, 0.0, odds), axis=0), jnp.sum(odds, axis=0) - odds)
+
+
+def _against_others(outputs: Any) -> Any:
+    """z_k = ln Σ_{j≠k} e^{f_j} − f_k; the largest output's by a sum that neither cancels nor underflows."""
+    first = jnp.arange(outputs.shape[0])[:, None] == jnp.argmax(outputs, axis=0)
+    beaten = jax.nn.logsumexp(jnp.where(first, -jnp.inf, outputs), axis=0)
+    _, others = _odds(outputs)
+    usual = jnp.max(outputs, axis=0) + jnp.log(jnp.where(first, 1.0, others))
+    return jnp.where(first, beaten, usual) - outputs
+
+
+def _log_mean(log_values: Any, weights: Any = None) -> Any:
+    return jax.nn.logsumexp(log_values, b=weights) - jnp.log(log_values.shape[1])

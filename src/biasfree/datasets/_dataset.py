@@ -1,15 +1,16 @@
 """The data a network is trained on, with the two moments the theory speaks of."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from biasfree import checks
+from biasfree.classes import check_probabilities, one_hot
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -19,6 +20,8 @@ class Dataset:
     Attributes:
         inputs: shape (samples, dim).
         targets: shape (samples,), or (samples, outputs) for vector targets.
+        classes: names of the classes, if the targets are classes; empty for numbers. Targets are then one-hot, or the
+            probabilities of the classes.
         name: what tables and plots call it.
         origin: how it was made (generator, arguments, seed); travels with every result.
 
@@ -27,16 +30,42 @@ class Dataset:
     two points: 2 samples, 2 dimensions
     >>> data.correlation
     array([ 0.5, -1. ])
+    >>> species = Dataset([[1.0], [2.0], [3.0]], ["setosa", "virginica", "setosa"], "flowers", classes=True)
+    >>> species, species.classes
+    (flowers: 3 samples, 1 dimension, 2 classes, ('setosa', 'virginica'))
+    >>> species.targets.tolist(), species.labels.tolist()
+    ([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 0])
     """
 
     inputs: Float[np.ndarray, "samples dim"]
     targets: Float[np.ndarray, "samples"] | Float[np.ndarray, "samples outputs"]
     name: str
     origin: Mapping[str, Any]
+    classes: tuple[str, ...]
 
-    def __init__(self, inputs: Any, targets: Any, name: str = "data", origin: Mapping[str, Any] | None = None) -> None:
-        """Check shapes and values; keep private, read-only float64 copies."""
-        inputs, targets = checks.numeric(inputs, "inputs"), checks.numeric(targets, "targets")
+    def __init__(
+        self,
+        inputs: Any,
+        targets: Any,
+        name: str = "data",
+        origin: Mapping[str, Any] | None = None,
+        classes: bool | Sequence[Any] = (),
+    ) -> None:
+        """Check shapes and values; keep private, read-only float64 copies.
+
+        Args:
+            inputs: shape (samples, dim).
+            targets: numbers of shape (samples,) or (samples, outputs). With ``classes``: one class per sample, by name
+                or by number 0, …, K − 1; or of shape (samples, K), their probabilities.
+            name: what tables and plots call it.
+            origin: how it was made.
+            classes: the classes' names in the order of the outputs; True for those that occur, sorted.
+        """
+        inputs = checks.numeric(inputs, "inputs")
+        names: tuple[str, ...] = ()
+        if classes is not False and (classes is True or len(classes)):
+            targets, names = _classified(targets, classes)
+        targets = checks.numeric(targets, "targets")
         if inputs.ndim != 2:
             raise ValueError(
                 f"inputs must have shape (samples, dim), got shape {inputs.shape}. "
@@ -54,7 +83,10 @@ class Dataset:
             )
         for array, what in ((inputs, "inputs"), (targets, "targets")):
             checks.finite(array, what).flags.writeable = False
-        frozen = {"inputs": inputs, "targets": targets, "name": name, "origin": MappingProxyType(dict(origin or {}))}
+        frozen = {
+            "inputs": inputs, "targets": targets, "name": name, "origin": MappingProxyType(dict(origin or {})),
+            "classes": names,
+        }  # fmt: skip
         for attribute, value in frozen.items():
             object.__setattr__(self, attribute, value)
 
@@ -72,6 +104,17 @@ class Dataset:
     def outputs(self) -> int:
         """Number of outputs, 1 for scalar targets."""
         return 1 if self.targets.ndim == 1 else self.targets.shape[1]
+
+    @property
+    def labels(self) -> Int[np.ndarray, "samples"]:
+        """The class of each sample, the likeliest one where they are probabilities.
+
+        Raises:
+            ValueError: the targets are numbers.
+        """
+        if not self.classes:
+            raise ValueError(f"{self.name} has no classes. Give their names with Dataset(…, classes=…).")
+        return np.argmax(self.targets, axis=1)
 
     @functools.cached_property
     def covariance(self) -> Float[np.ndarray, "dim dim"]:
@@ -94,7 +137,7 @@ class Dataset:
             np.concatenate([self.targets, -self.targets]),
             f"{self.name}, symmetrised",
             {**self.origin, "symmetrised": True},
-        )
+        )  # (−x, −y) belongs to no class: the targets are numbers now
 
     def with_ones(self) -> "Dataset":
         """Stack a constant 1 on every input: [x, 1] (Appendix B, which shows it is no bias).
@@ -108,13 +151,57 @@ class Dataset:
             self.targets,
             f"{self.name}, with ones",
             {**self.origin, "with_ones": True},
+            self.classes,
         )
 
     def __str__(self) -> str:
         """One line: name and sizes."""
-        outputs = "" if self.outputs == 1 else f", {self.outputs} outputs"
+        outputs = "" if self.outputs == 1 else f", {self.outputs} {'classes' if self.classes else 'outputs'}"
         samples = "sample" if self.samples == 1 else "samples"
         dimensions = "dimension" if self.dim == 1 else "dimensions"
         return f"{self.name}: {self.samples} {samples}, {self.dim} {dimensions}{outputs}"
 
     __repr__ = __str__
+
+
+def _classified(targets: Any, classes: bool | Sequence[Any]) -> tuple[Any, tuple[str, ...]]:
+    """Targets one-hot or as probabilities, and the classes' names."""
+    given = np.asarray(targets)
+    if classes is True:
+        if given.ndim != 1:
+            raise ValueError(
+                f"classes=True needs one class per sample, got targets of shape {given.shape}. Name the classes."
+            )
+        found = np.unique(given)
+        names, number = tuple(_name(value) for value in found), np.searchsorted(found, given)
+    else:
+        assert not isinstance(classes, bool)
+        names = tuple(_name(value) for value in classes)
+        if len(set(names)) < len(names):
+            raise ValueError(f"classes must have different names, got {', '.join(names)}.")
+        if given.ndim == 2:
+            if given.shape[1] != len(names):
+                raise ValueError(f"targets have {given.shape[1]} columns but {len(names)} classes are named.")
+            check_probabilities(checks.finite(checks.numeric(targets, "targets"), "targets"))
+            return targets, names
+        number = _numbers(given, names)
+    if len(names) < 2:
+        raise ValueError(f"a class target needs at least two classes, got {', '.join(names) or 'none'}.")
+    return one_hot(number, len(names)), names
+
+
+def _numbers(given: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """The class of each sample: by name, or by number where the names are not numbers themselves."""
+    known = {name: index for index, name in enumerate(names)}
+    said = [_name(value) for value in given.ravel()]
+    if all(each in known for each in said):
+        return np.array([known[each] for each in said], dtype=int)
+    if np.issubdtype(given.dtype, np.number):
+        return given
+    unknown = next(each for each in said if each not in known)
+    raise ValueError(f"{unknown!r} is none of the classes {', '.join(names)}.")
+
+
+def _name(value: Any) -> str:
+    """A class's name: 1.0 is called 1."""
+    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)

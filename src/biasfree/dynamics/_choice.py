@@ -12,13 +12,13 @@ _CROSSINGS = 10_000  # lines × neurons up to which the exact flow, which meets 
 def choose(method: str, plan: Plan) -> tuple[str, str]:
     """The method, and why."""
     network = plan.network
-    fits = network.depth == 2 and not any(network.skips) and network.widths[-1] == 1
+    fits = network.depth == 2 and not any(network.skips)
     if checks.one_of(method, METHODS, "method") == "exact" and not fits:
-        raise ValueError("method='exact' is for two-layer networks with one output. Use method='auto'.")
+        raise ValueError("method='exact' is for two-layer networks. Use method='auto'.")
     if method != "auto":
         return method, "asked for"
     if not fits:
-        return adaptive(network, plan.clock), "the exact flow is for two layers and one output"
+        return adaptive(network, plan.clock), "the exact flow is for two layers"
     if plan.smallest_step:
         return adaptive(network, plan.clock), "a smallest step was asked for"
     if network.is_linear:
@@ -27,7 +27,8 @@ def choose(method: str, plan: Plan) -> tuple[str, str]:
     work = len(found) * network.widths[1]
     if work <= _CROSSINGS:
         return "exact", f"{len(found)} lines, {network.widths[1]} neurons"
-    if found.pairs_up(plan.dataset.targets):
+    # With several outputs neurons do not gather along one direction: they turn from mode to mode, through all lines.
+    if network.widths[-1] == 1 and found.pairs_up(plan.dataset.targets):
         return "exact", "symmetric data"
     because = f"{len(found)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"
     return adaptive(network, plan.clock), because

@@ -43,7 +43,7 @@ def gradient_descent(
     Args:
         network: the start.
         dataset: full batch.
-        loss: ``"square"``, ``"logistic"`` or ``"exponential"``.
+        loss: ``"square"``, ``"logistic"``, ``"exponential"`` or ``"cross-entropy"``.
         learning_rate: η; step k is flow time t = ηk, and ``times`` are in these units.
         steps: number of steps.
         weight_decay: λ.
@@ -62,6 +62,7 @@ def gradient_descent(
     rate, total = checks.positive(learning_rate, "learning_rate"), checks.count(steps, "steps")
     decay = checks.non_negative(weight_decay, "weight_decay")
     _field.problem(network, dataset, loss, decay)
+    dataset = _field.encoded(dataset, loss)
     check_callback(progress)
     points = save_points(min(_DEFAULT_SAVES, total) if save is None else save, total, "steps")
     assert points is not None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from biasfree import losses
 from biasfree.dynamics._pieces import Point
 from biasfree.dynamics._plan import Plan
 from biasfree.lines import Lines, lines
@@ -35,21 +36,22 @@ class Leap:
 
     duration: float
     switches: int
+    dim: int
     _early: "Early"
 
     def at(self, elapsed: float) -> Point:
         """Both layers, and ∫‖Ẇ‖² since the beginning."""
         neurons = self._early.at(elapsed)
-        return Point((neurons[:, :-1], neurons[None, :, -1]), self._early.energy(elapsed))
+        return Point((neurons[:, : self.dim], neurons[:, self.dim :].T), self._early.energy(elapsed))
 
 
 class EarlyJump:
     """Looks for the moment to leap, once in a run."""
 
     def __init__(self, plan: Plan) -> None:
-        """Two layers and one output; else it never leaps."""
+        """Two layers; else it never leaps."""
         network = plan.network
-        self.over = network.depth != 2 or any(network.skips) or network.widths[-1] != 1
+        self.over = network.depth != 2 or any(network.skips)
         self.next_look = 0
         self._plan = plan
         self._slope = 1.0 if network.is_linear else network.slope
@@ -68,13 +70,17 @@ class EarlyJump:
         if not self._cheaper(first, evaluations):
             return None
         self.over = True
-        return self._leap(np.column_stack([first, second[0]]), self._lines, time, log_loss)
+        return self._leap(np.column_stack([first, second.T]), self._lines, time, log_loss)
 
     def _cheaper(self, first: np.ndarray, evaluations: int) -> bool:
         """Whether the crossings since the last look would have cost less than the steps."""
         assert self._lines is not None
-        if self._slope == 1 or not self._lines.pulls(self._targets)[2].size:
+        residual = losses.get(self._plan.loss).initial_residual(self._targets)
+        if self._slope == 1 or not self._lines.pulls(residual)[2].size:
             return True
+        if self._targets.ndim == 2:  # a crossing of several outputs costs a singular value decomposition, uncompiled
+            self.over = True
+            return False
         before, self._active = self._active, first @ self._inputs.T > 0
         spent, self._evaluations = evaluations - self._evaluations, evaluations
         gradient = 4 * self._inputs.size * len(first)
@@ -93,4 +99,4 @@ class EarlyJump:
             neurons, grouped, self._targets, power, slope=self._slope, loss=plan.loss, decay=plan.weight_decay / scale,
             scale=scale, rtol=plan.rtol, until=plan.until - time,
         )  # fmt: skip
-        return None if early is None else Leap(early.time, len(early.events), early)
+        return None if early is None else Leap(early.time, len(early.events), grouped.directions.shape[1], early)

@@ -49,18 +49,27 @@ def problem(network: Network, dataset: Dataset, loss: str, weight_decay: float) 
             f"the network takes inputs of dimension {network.widths[0]} but the data has {dataset.dim}. "
             f"Start it with widths [{dataset.dim}, …]."
         )
+    dataset = encoded(dataset, loss)
     if network.widths[-1] != dataset.outputs:
         raise ValueError(
             f"the network has {network.widths[-1]} outputs but the data has {dataset.outputs}. "
             f"Start it with widths […, {dataset.outputs}]."
         )
-    losses.get(loss).check_targets(dataset.targets)
     return Problem(
         jnp.asarray(dataset.inputs),
         jnp.asarray(np.atleast_2d(dataset.targets.T)),
         jnp.asarray(network.slope, dtype=float),
         jnp.asarray(weight_decay, dtype=float),
     )
+
+
+def encoded(dataset: Dataset, loss: str) -> Dataset:
+    """The data with targets as a loss takes them: classes that are whole numbers become rows with a single one."""
+    targets = losses.get(loss).encoded(dataset.targets)
+    if targets is dataset.targets:
+        return dataset
+    names = [str(k) for k in range(targets.shape[1])]
+    return Dataset(dataset.inputs, targets, dataset.name, dataset.origin, names)
 
 
 def by_moments(whole: Problem, network: Network, loss: str) -> Problem:
@@ -189,6 +198,7 @@ def stiffness(weights: Weights, problem: Problem, kind: Kind, initial_log_loss: 
             "square": (jnp.sqrt(2 * begin * mean), mean),
             "logistic": (jnp.sqrt(mean), mean / 4),
             "exponential": (begin * jnp.sqrt(largest), begin * largest),
+            "cross-entropy": (jnp.sqrt(2 * mean), mean / 2),
         }[kind.loss]
     norms = jnp.stack([jnp.sqrt(jnp.sum(w * w)) for w in weights])
     norms = norms + jnp.array([1.0 if s else 0.0 for s in kind.architecture.skips])

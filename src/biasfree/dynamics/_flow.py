@@ -62,9 +62,10 @@ def gradient_flow(
     Args:
         network: the start.
         dataset: full batch.
-        loss: ``"square"``, ``"logistic"`` or ``"exponential"``; the last two take targets ±1.
+        loss: ``"square"``, ``"logistic"``, ``"exponential"`` or ``"cross-entropy"``; the second and third take targets
+            ±1, the last one classes or their probabilities (softmax over the outputs).
         until: flow time to reach (k descent steps at rate η are t = ηk); may be infinite with a ``stop``.
-        method: ``"exact"`` for two-layer networks with one output; adaptive steps by ``"bosh3"``, ``"dopri5"``,
+        method: ``"exact"`` for two-layer networks; adaptive steps by ``"bosh3"``, ``"dopri5"``,
             ``"tsit5"`` or ``"dopri8"``. ``"auto"`` takes the exact flow where it is the better one: on symmetric data,
             for linear networks, and while there are not too many lines and neurons for all their crossings to be met
             one by one. Else it takes Tsit5 for linear networks, and Bosh3 for all others and on the loss clock, where
@@ -75,7 +76,7 @@ def gradient_flow(
         atol: absolute tolerance of adaptive steps; far below the initial weights by default. The exact flow does not
             use it: every neuron is judged by its own size.
         weight_decay: λ.
-        clock: ``"time"``, or ``"loss"`` for dW/ds = −∇L/L, which takes logistic and exponential losses below 1e-300
+        clock: ``"time"``, or ``"loss"`` for dW/ds = −∇L/L, which takes all but square losses below 1e-300
             (``losses`` then underflow to 0, ``log_losses`` do not). ``until`` and ``save`` are then values of s.
         save: times to keep networks at; a number for so many evenly spaced intervals; by default the solver's own
             steps, thinned to a few hundred.
@@ -191,8 +192,11 @@ def _planned(
         raise ValueError("until=inf needs a stop rule: a loss level or 'converged'.")
     decay = checks.non_negative(weight_decay, "weight_decay")
     _field.problem(network, dataset, loss, decay)
+    dataset = _field.encoded(dataset, loss)
     if checks.one_of(clock, ("time", "loss"), "clock") == "loss" and loss == "square":
-        raise ValueError("clock='loss' is for losses without a minimum, logistic and exponential; got 'square'.")
+        raise ValueError(
+            "clock='loss' is for losses without a minimum, logistic, exponential and cross-entropy; got 'square'."
+        )
     return Plan(
         network,
         dataset,

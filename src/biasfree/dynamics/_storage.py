@@ -41,8 +41,8 @@ def to_xarray(trajectory: "Trajectory") -> xr.Dataset:
                 np.asarray(weight),
                 {"long_name": "weights at time 0"},
             )
-    targets = trajectory.dataset.targets
-    variables["inputs"] = (("sample", "input"), trajectory.dataset.inputs)
+    data, targets = trajectory.dataset, trajectory.dataset.targets
+    variables["inputs"] = (("sample", "input"), data.inputs)
     variables["targets"] = (("sample",) if targets.ndim == 1 else ("sample", "output"), targets)
     if trajectory.events is not None:
         for name in ("times", "neurons", "lines", "kinds"):
@@ -62,7 +62,7 @@ def to_xarray(trajectory: "Trajectory") -> xr.Dataset:
         "settings": _json(trajectory.settings),
         "counts": _json(trajectory.counts.__dict__),
         "network": _json(network),
-        "data": _json({"name": trajectory.dataset.name, "origin": dict(trajectory.dataset.origin)}),
+        "data": _json({"name": data.name, "origin": dict(data.origin), "classes": data.classes}),
         "environment": _json(trajectory.environment),
         "wall_time": trajectory.wall_time,
         "balance_drift": trajectory.balance_drift,
@@ -107,7 +107,13 @@ def load(path: str | os.PathLike[str]) -> "Trajectory":
             weights=weights,
             energies=stored["energy"].to_numpy(),
             template=Network(start, network["slope"], network["rectified"], network["skips"], origin=network["origin"]),
-            dataset=Dataset(stored["inputs"].to_numpy(), stored["targets"].to_numpy(), data["name"], data["origin"]),
+            dataset=Dataset(
+                stored["inputs"].to_numpy(),
+                stored["targets"].to_numpy(),
+                data["name"],
+                data["origin"],
+                data.get("classes", ()),
+            ),
             settings={name: _number(value) for name, value in attributes["settings"].items()},
             status=Status(stored.attrs["status"], stored.attrs["message"]),
             counts=Counts(**{name: _number(value) for name, value in attributes["counts"].items()}),

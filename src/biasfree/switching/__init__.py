@@ -2,5 +2,6 @@
 
 from biasfree.switching._filippov import Settled, Switches, from_zero, settle
 from biasfree.switching._neurons import ROUNDING, Runner, Segments
+from biasfree.switching._several import SeveralRunner
 
-__all__ = ["ROUNDING", "Runner", "Segments", "Settled", "Switches", "from_zero", "settle"]
+__all__ = ["ROUNDING", "Runner", "Segments", "Settled", "SeveralRunner", "Switches", "from_zero", "settle"]

@@ -9,6 +9,7 @@ changes sign. A neuron that slides on a single ray may reach w = 0, where every 
 """
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -84,12 +85,14 @@ _PARTS = tuple(part.name for part in fields(Modes))
 
 @dataclass(frozen=True)
 class Segments:
-    """Stretches of constant c, sorted by neuron and time; modes and ln of the size at their beginning."""
+    """Stretches of constant c, sorted by neuron and time; at their beginning the modes, of one or several outputs, and
+    ln of the size.
+    """
 
     neuron: Int[np.ndarray, "segments"]
     begin: Float[np.ndarray, "segments"]
     log_size: Float[np.ndarray, "segments"]
-    modes: Modes
+    modes: Any
 
     def last_before(self, time: float, neurons: int) -> Int[np.ndarray, "neurons"]:
         """The stretch that each neuron is in."""

@@ -70,7 +70,7 @@ class Desk(NamedTuple):
 
     rows: np.ndarray  # where a step begins, the place of a stage, and the one before: (3, rows, columns)
     pull: np.ndarray  # M_h, (active, dim, outputs)
-    work: np.ndarray  # p, q and a row of products, (2·outputs + 1, lines)
+    work: np.ndarray  # p, q, a row of products, and room for sums: (4·outputs + 1, lines)
     radius: np.ndarray  # how far a group's neurons are from its row, (active,)
     stack: np.ndarray  # of the search for roots, (52, 10)
 
@@ -79,7 +79,7 @@ class Desk(NamedTuple):
         """Empty room."""
         outputs = columns - dim
         return cls(
-            np.empty((3, rows, columns)), np.empty((active, dim, outputs)), np.empty((2 * outputs + 1, lines)),
+            np.empty((3, rows, columns)), np.empty((active, dim, outputs)), np.empty((4 * outputs + 1, lines)),
             np.zeros(active), np.empty((DEEPEST + 2, 10)),
         )  # fmt: skip
 

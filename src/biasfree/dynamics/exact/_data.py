@@ -23,8 +23,8 @@ from biasfree.datasets import Dataset
 from biasfree.dynamics._moments import Moments
 from biasfree.lines import Lines
 
-SQUARE, LOGISTIC, EXPONENTIAL = 0, 1, 2
-KINDS = {"square": SQUARE, "logistic": LOGISTIC, "exponential": EXPONENTIAL}
+SQUARE, LOGISTIC, EXPONENTIAL, CROSS_ENTROPY = 0, 1, 2, 3
+KINDS = {"square": SQUARE, "logistic": LOGISTIC, "exponential": EXPONENTIAL, "cross-entropy": CROSS_ENTROPY}
 
 
 class Data(NamedTuple):
@@ -69,8 +69,9 @@ def by_line(grouped: Lines, dataset: Dataset, slope: float, loss: str, clock: st
     at_origin = targets[grouped.member < 0]
     constant = {
         "square": 0.5 * float(np.sum(at_origin**2)),
-        "logistic": math.log(2) * len(at_origin),
-        "exponential": float(len(at_origin)),
+        "logistic": math.log(2) * at_origin.size,
+        "exponential": float(at_origin.size),
+        "cross-entropy": math.log(targets.shape[1]) * len(at_origin),
     }[loss]
     return _data(
         np.ascontiguousarray(grouped.directions), begin, position, target, slope, decay, loss, clock == "loss",

@@ -1,8 +1,8 @@
 """The early phase of the exact flow: in closed form, up to where a bound on what it neglects says stop.
 
 While the output is negligible every neuron moves by itself, between its switches in closed form
-(``switching.Runner``). Weight decay multiplies everything by e^{−λt} and changes no direction; on the loss clock L
-keeps its first value L₀, and all rates are divided by it.
+(``switching.Runner``; ``SeveralRunner`` for several outputs, where c is a matrix). Weight decay multiplies everything
+by e^{−λt} and changes no direction; on the loss clock L keeps its first value L₀, and all rates are divided by it.
 
 **What is neglected** is the output's part of the residuals: |Δe_i| ≤ κ'|f_i| with κ' the loss's curvature. As
 ‖⟨g x⟩‖² ≤ σ⟨g²⟩ for any g, with σ the largest eigenvalue of ⟨xxᵀ⟩, and ⟨f²⟩^½ ≤ σ^½S with S = Σ_h|w₂h|‖w_h‖, at most
@@ -24,10 +24,9 @@ from jaxtyping import Float
 
 from biasfree import losses
 from biasfree.lines import Lines
-from biasfree.switching import Runner, Segments, Switches
+from biasfree.switching import Runner, Segments, SeveralRunner, Switches
 
 _BUDGET, _SHORT = 0.2, 0.25
-CURVATURE = {"square": 1.0, "logistic": 0.25, "exponential": 1.5}
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ class Early:
     _decay: float
     _width: int
 
-    def at(self, time: float) -> Float[np.ndarray, "width dim+1"]:
-        """Neurons (w, w₂) at a time before the end."""
+    def at(self, time: float) -> Float[np.ndarray, "width columns"]:
+        """Neurons (w, v) at a time before the end."""
         first, second, log_size = self._segments.at(time, self._width)
         return np.exp(log_size - self._decay * time)[:, None] * np.column_stack([first, second])
 
@@ -80,9 +79,9 @@ def _grown(power: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 
 def early_phase(
-    neurons: Float[np.ndarray, "width dim+1"],
+    neurons: Float[np.ndarray, "width columns"],
     grouped: Lines,
-    targets: Float[np.ndarray, "samples"],
+    targets: Float[np.ndarray, "samples *outputs"],
     power: float,
     *,
     slope: float,
@@ -95,7 +94,7 @@ def early_phase(
     """Follow the early phase as far as it goes; None if it has no length worth having.
 
     Args:
-        neurons: the start, rows (w, w₂).
+        neurons: the start, rows (w, v).
         grouped: the inputs by line.
         targets: of all samples.
         power: σ, the largest eigenvalue of ⟨xxᵀ⟩.
@@ -107,15 +106,21 @@ def early_phase(
         until: the run's end.
     """
     a = 0.5 * (1 + slope)
-    drift, strength, kept = grouped.pulls(losses.get(loss).initial_pull / (len(targets) * scale) * targets)
+    drift, strength, kept = grouped.pulls(losses.get(loss).initial_residual(targets) / (len(targets) * scale))
     drift, strength = a * drift, (1 - a) * strength
-    kept = kept[:0] if a == 1 else kept
-    fastest = float(np.linalg.norm(drift) + np.abs(strength[kept]).sum())
+    dim = grouped.directions.shape[1]
+    kept, outputs = kept[:0] if a == 1 else kept, neurons.shape[1] - dim
+    fastest = float(np.linalg.norm(drift) + np.linalg.norm(strength[kept].reshape(len(kept), outputs), axis=1).sum())
     if fastest == 0 or not neurons.any():
         return None
-    runner = Runner(grouped.directions[kept], strength[kept], drift, neurons[:, :-1], neurons[:, -1])
+    runner: Runner | SeveralRunner
+    if outputs == 1:
+        one = drift.reshape(dim), strength[kept].reshape(-1)
+        runner = Runner(grouped.directions[kept], one[1], one[0], neurons[:, :-1], neurons[:, -1])
+    else:
+        runner = SeveralRunner(grouped.directions[kept], strength[kept], drift, neurons[:, :dim], neurons[:, dim:])
     left = _BUDGET * rtol * (0.5 if scale != 1 else 1.0)
-    curvature = CURVATURE[loss] * power / scale
+    curvature = losses.get(loss).curvature * power / scale
     time = 0.0
     while time < until:
         sizes, elapsed = 2 * (runner.log_size - decay * time), time - runner.time
@@ -131,6 +136,8 @@ def early_phase(
         left -= math.exp(log_rate + growth + math.log(-math.expm1(-growth)))
         time += stretch
         runner.advance_all(time)
+        if isinstance(runner, SeveralRunner) and runner.stuck:
+            return None
     if time == 0:
         return None
     table = runner.switches()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from biasfree import losses
 from biasfree.dynamics import _status
 from biasfree.dynamics._compiling import announced
 from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
@@ -122,7 +123,7 @@ class Exact:
         plan, targets = self.plan, np.asarray(self.plan.dataset.targets, dtype=float)
         if not len(grouped) or not np.isfinite(neurons).all() or not 0 < scale < math.inf:
             return None
-        felt = slope < 1 and grouped.pulls(targets)[2].size > 0
+        felt = slope < 1 and grouped.pulls(losses.get(plan.loss).initial_residual(targets))[2].size > 0
         if felt and len(grouped) * len(neurons) <= _SMALL:
             return None
         return early_phase(

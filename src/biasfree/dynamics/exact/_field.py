@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.dynamics.exact._arrays import Form, Pattern
-from biasfree.dynamics.exact._data import EXPONENTIAL, SQUARE, Data
+from biasfree.dynamics.exact._data import CROSS_ENTROPY, EXPONENTIAL, SQUARE, Data
 from biasfree.dynamics.exact._methods import basis, on_curve
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
@@ -100,24 +100,51 @@ def line_pulls(
         p = data.a * (odd - lin * square - even * mixed) / data.samples
         q = data.b * (bent - lin * mixed - even * square) / data.samples
         return level, decay, p, q
-    margin = data.target.T * outputs
-    if data.loss == EXPONENTIAL:
-        logs, residual = -margin, -margin
-    else:
-        # ln softplus(−m), which is −m − e^{−m}/2 where that is small, and ln σ(−m) = −softplus(m).
-        soft = np.logaddexp(0.0, -margin)
-        logs = np.where(margin > 18.0, -margin - 0.5 * np.exp(-np.abs(margin)), np.log(soft))
-        residual = -np.logaddexp(0.0, margin)
+    logs, wrong, right = _log_parts(outputs, data)
     origin = np.log(data.offset) if data.offset > 0 else -np.inf
     top = np.maximum(logs.max(axis=(-2, -1), initial=-np.inf), origin)
     total = np.exp(logs - top[..., None, None]).sum(axis=(-2, -1)) + np.exp(origin - top)
     level = top + np.log(total / data.samples)
     shift = level if data.by_loss else np.zeros_like(level)
     decay = data.decay * np.exp(-shift) if data.decay > 0 else np.zeros_like(level)
-    residual = data.target.T * np.exp(residual - shift[..., None, None])
+    y = data.target.T
+    residual = y * np.exp(wrong - shift[..., None, None])
+    if right is not None:
+        residual = np.where(y > 0, residual, 0.0) - np.where(
+            y < 1, (1 - y) * np.exp(right - shift[..., None, None]), 0.0
+        )
     p = data.a * np.add.reduceat(residual * t, data.begin[:-1], axis=-1) / data.samples
     q = data.b * np.add.reduceat(residual * size, data.begin[:-1], axis=-1) / data.samples
     return level, decay, p, q
+
+
+def _log_parts(
+    outputs: Float[np.ndarray, "*n outputs samples"], data: Data
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """ln ℓ of every sample and output, and of what its residual is made of: y·wrong, less (1 − y)·right for classes."""
+    if data.loss == CROSS_ENTROPY:
+        right, wrong = log_odds(outputs)
+        with np.errstate(divide="ignore"):
+            return np.log(data.target.T) + _log_softplus(wrong - right), wrong, right
+    margin = data.target.T * outputs
+    if data.loss == EXPONENTIAL:
+        return -margin, -margin, None
+    return _log_softplus(-margin), -np.logaddexp(0.0, margin), None  # ln σ(−m) = −softplus(m)
+
+
+def _log_softplus(z: np.ndarray) -> np.ndarray:
+    """ln ln(1 + e^z), which is z − e^z/2 where that is small."""
+    return np.where(z < -18.0, z - 0.5 * np.exp(-np.abs(z)), np.log(np.logaddexp(0.0, z)))
+
+
+def log_odds(outputs: Float[np.ndarray, "*n outputs samples"]) -> tuple[np.ndarray, np.ndarray]:
+    """ln of the probability of each class, and of all others together, neither of which cancels."""
+    leads = np.arange(outputs.shape[-2])[:, None] == np.argmax(outputs, axis=-2)[..., None, :]
+    most = outputs.max(axis=-2, keepdims=True)
+    others = np.logaddexp.reduce(np.where(leads, -np.inf, outputs), axis=-2, keepdims=True)
+    whole = np.logaddexp(most, others)
+    right = outputs - whole
+    return right, np.where(leads, others - whole, np.log1p(-np.exp(np.where(leads, -1.0, right))))
 
 
 def across(pattern: Pattern) -> Float[np.ndarray, "active dim dim"]:

@@ -1,9 +1,9 @@
 """The derivative J of the velocity with respect to some rows, their sides held: minus a Hessian, so symmetric.
 
 The samples of line l with t > 0 see u⁺_l = lin_l + even_l, those with t < 0 see u⁻_l = lin_l − even_l. With what the
-loss bends by along them, c±_l = Σ ℓ″t²/P over the samples of one sign,
+loss bends by along them, C±_l = Σ ℓ″t²/P over the samples of one sign, a matrix over the outputs,
 
-    J = A − Σ_l Σ_± c±_l ∇u±_l (∇u±_l)ᵀ,    A_h = [[−λ, M_h], [M_hᵀ, −λ]],
+    J = A − Σ_l Σ_± ∇u±_l C±_l (∇u±_l)ᵀ,    A_h = [[−λ, M_h], [M_hᵀ, −λ]],
     ∂u±_l/∂w_h = (a ± bς_hl) d_l v_hᵀ,    ∂u±_l/∂v_h = (a ± bς_hl) w_hᵀd_l.
 
 On the loss clock the velocity is F = −∇ ln L, and J has FFᵀ besides. The lines that a row slides on are projected out.
@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from biasfree.dynamics.exact._data import EXPONENTIAL, SQUARE, Data
+from biasfree.dynamics.exact._data import CROSS_ENTROPY, EXPONENTIAL, SQUARE, Data
+from biasfree.dynamics.exact._field import line_outputs, log_odds
 
 
 class Rows(NamedTuple):
@@ -26,7 +27,7 @@ class Rows(NamedTuple):
         across: the projections across what they slide on; None where none slides.
         matrices: M, projected.
         decay: λ.
-        bends: c⁺ and c⁻ of every line.
+        bends: C⁺ and C⁻ of every line.
         force: the velocity.
     """
 
@@ -36,26 +37,45 @@ class Rows(NamedTuple):
     across: Float[np.ndarray, "rows dim dim"] | None
     matrices: Float[np.ndarray, "rows dim outputs"]
     decay: float
-    bends: Float[np.ndarray, "2 lines"]
+    bends: Float[np.ndarray, "2 lines outputs outputs"]
     force: Float[np.ndarray, "entries"]
 
 
-def bends(z: Float[np.ndarray, "active columns"], data: Data, side: np.ndarray, level: float) -> np.ndarray:
-    """c⁺ and c⁻ of every line at rows ``z``, whose ln L is ``level``."""
+def bends(
+    z: Float[np.ndarray, "active columns"], data: Data, side: np.ndarray, level: float
+) -> Float[np.ndarray, "2 lines outputs outputs"]:
+    """C⁺ and C⁻ of every line at rows ``z``, whose ln L is ``level``."""
+    each = np.eye(data.outputs)
     if data.loss == SQUARE:
         square, mixed = data.powers
-        return 0.5 * np.stack([square + mixed, square - mixed]) / data.samples
-    dim = data.directions.shape[1]
-    products, second = z[:, :dim] @ data.transposed, z[:, dim]
-    lin, even = data.a * (second @ products), data.b * (second @ (side * products))
-    t = data.position
-    counts = np.diff(data.begin)  # samples of each line
-    margin = data.target[:, 0] * (t * np.repeat(lin, counts) + np.abs(t) * np.repeat(even, counts))
-    # ln ℓ″: that of logistic loss is σ(m)σ(−m).
-    logs = -margin if data.loss == EXPONENTIAL else -np.logaddexp(0.0, margin) - np.logaddexp(0.0, -margin)
-    weight = np.exp(logs - (level if data.by_loss else 0.0)) * t**2
-    halves = np.stack([np.where(t > 0, weight, 0.0), np.where(t < 0, weight, 0.0)])
-    return np.add.reduceat(halves, data.begin[:-1], axis=1) / data.samples
+        halves = 0.5 * np.stack([square + mixed, square - mixed]) / data.samples
+        return halves[..., None, None] * each
+    t, counts = data.position, np.diff(data.begin)  # samples of each line
+    lin, even = (np.repeat(part, counts, axis=-1) for part in line_outputs(z, data, side))
+    outputs = t * lin + np.abs(t) * even
+    shift = level if data.by_loss else 0.0
+    if data.loss == CROSS_ENTROPY:  # diag(s) − ssᵀ
+        right, wrong = log_odds(outputs)
+        curved = -np.exp(right.T[:, :, None] + right.T[:, None, :] - shift)
+        own = np.exp(right + wrong - shift).T
+        curved = np.where(each > 0, own[:, :, None], curved)
+    else:
+        margin = data.target.T * outputs
+        # ln ℓ″: that of logistic loss is σ(m)σ(−m).
+        logs = -margin if data.loss == EXPONENTIAL else -np.logaddexp(0.0, margin) - np.logaddexp(0.0, -margin)
+        curved = np.exp(logs - shift).T[:, :, None] * each
+    weight = curved * (t**2)[:, None, None]
+    right_half = (t > 0)[:, None, None]
+    both = np.stack([np.where(right_half, weight, 0.0), np.where(right_half, 0.0, weight)])
+    return np.add.reduceat(both, data.begin[:-1], axis=1) / data.samples
+
+
+def _roots(curved: Float[np.ndarray, "lines outputs outputs"]) -> Float[np.ndarray, "lines outputs outputs"]:
+    """R with RRᵀ = C."""
+    if curved.shape[-1] == 1:
+        return np.sqrt(curved)
+    sizes, vectors = np.linalg.eigh(curved)
+    return vectors * np.sqrt(np.maximum(sizes, 0.0))[:, None, :]
 
 
 def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
@@ -72,12 +92,14 @@ def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
     flat = jacobian.reshape(count * (dim + outputs), -1)
     flat[np.diag_indices(len(flat))] -= rows.decay
     for sign, bent in zip((1.0, -1.0), rows.bends, strict=True):
-        seen = np.flatnonzero(bent)
-        gain = (data.a + sign * data.b * rows.side.T[seen]) * np.sqrt(bent[seen])[:, None]  # (lines, rows)
+        seen = np.flatnonzero(bent.any(axis=(1, 2)))
+        gain = data.a + sign * data.b * rows.side.T[seen]  # (lines, rows)
+        roots = _roots(bent[seen])
         for k in range(outputs):
             slopes = np.zeros((len(seen), count, dim + outputs))
-            slopes[..., :dim] = (gain * rows.second[:, k])[..., None] * directions[seen]
-            slopes[..., dim + k] = gain * products.T[seen]
+            root = roots[:, :, k]
+            slopes[..., :dim] = (gain * (root @ rows.second.T))[..., None] * directions[seen]
+            slopes[..., dim:] = (gain * products.T[seen])[..., None] * root[:, None, :]
             slopes = slopes.reshape(len(seen), len(flat))
             flat -= slopes.T @ slopes
     if data.by_loss:
@@ -95,7 +117,7 @@ def times(vector: Float[np.ndarray, "entries"], rows: Rows, data: Data) -> Float
     products, moved = rows.first @ data.transposed, first @ data.transposed
     lin = data.a * (second.T @ products + rows.second.T @ moved)
     even = data.b * (second.T @ (rows.side * products) + rows.second.T @ (rows.side * moved))
-    plus, minus = rows.bends[0] * (lin + even), rows.bends[1] * (lin - even)  # (outputs, lines)
+    plus, minus = (np.einsum("lkj,jl->kl", *both) for both in zip(rows.bends, (lin + even, lin - even), strict=True))
     pulled = data.a * (plus + minus) + data.b * rows.side[:, None, :] * (plus - minus)
     bent = np.swapaxes(pulled @ data.directions, 1, 2)  # what M falls by
     if rows.across is not None:

@@ -18,7 +18,7 @@ from numba import njit
 from numba.core import config
 
 from biasfree.dynamics.exact._arrays import BEFORE, DEEPEST, PLACE, START
-from biasfree.dynamics.exact._data import LOGISTIC, SQUARE
+from biasfree.dynamics.exact._data import CROSS_ENTROPY, LOGISTIC, SQUARE
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, TABLES
 
 # No array is made here and none is kept: without counting who holds one, less is compiled.
@@ -112,9 +112,42 @@ def _given(given: Any, x: float, work: Any) -> None:
 
 
 @_inner
+def _log_softplus(z: float) -> float:
+    """ln ln(1 + e^z); for z ≪ 0, where e^z is lost beside 1, it is z − e^z/2 to double precision."""
+    if z < -18.0:
+        return z - 0.5 * math.exp(z)
+    return math.log(math.log1p(math.exp(z))) if z < 30.0 else math.log(z)
+
+
+@_inner
+def _rivals(work: Any, line: int, t: float) -> tuple[int, float, float]:
+    """Which output of a sample is the largest, its value, and ln Σe^f of all others."""
+    outputs, first, most, second, total = (work.shape[0] - 1) // 4, 0, -np.inf, -np.inf, 0.0
+    for k in range(outputs):
+        f = t * work[k, line] + abs(t) * work[outputs + k, line]
+        if f > most:
+            first, most, second = k, f, most
+        else:
+            second = max(second, f)
+    for k in range(outputs):
+        if k != first:
+            total += math.exp(t * work[k, line] + abs(t) * work[outputs + k, line] - second)
+    return first, most, second + math.log(total)
+
+
+@_inner
+def _log_odds(f: float, leads: bool, most: float, others: float) -> tuple[float, float]:
+    """ln of the probability of one class, and of all others together; ``leads``: its output is the largest."""
+    whole = max(most, others) + math.log1p(math.exp(-abs(most - others)))
+    if leads:
+        return f - whole, others - whole
+    return f - whole, math.log1p(-math.exp(f - whole))
+
+
+@_inner
 def _log_loss(work: Any, data: Any) -> float:
     """ln L from what the lines put out; NaN stays NaN."""
-    outputs = (work.shape[0] - 1) // 2
+    outputs = (work.shape[0] - 1) // 4
     if data.loss == SQUARE:
         total = data.offset
         for line in range(work.shape[1]):
@@ -125,32 +158,40 @@ def _log_loss(work: Any, data: Any) -> float:
                     total += 0.5 * error * error
         return -np.inf if total == 0.0 else math.log(total / data.samples)
     top = math.log(data.offset) if data.offset > 0.0 else -np.inf
-    total = 0.0
+    total, first, most, others = 0.0, 0, 0.0, 0.0
     for twice in range(2):
         if twice == 1 and data.offset > 0.0:
             total = data.offset * math.exp(-top)
         for line in range(work.shape[1]):
             for i in range(data.begin[line], data.begin[line + 1]):
                 t = data.position[i]
-                z = -data.target[i, 0] * (t * work[0, line] + abs(t) * work[1, line])
-                if z != z:
-                    return np.nan
-                if data.loss == LOGISTIC:
-                    if z < -18.0:
-                        z -= 0.5 * math.exp(z)
+                if data.loss == CROSS_ENTROPY:
+                    first, most, others = _rivals(work, line, t)
+                for k in range(outputs):
+                    y, f = data.target[i, k], t * work[k, line] + abs(t) * work[outputs + k, line]
+                    if f != f:
+                        return np.nan
+                    z = -y * f
+                    if data.loss == CROSS_ENTROPY:
+                        if y == 0.0:
+                            continue
+                        right, wrong = _log_odds(f, k == first, most, others)
+                        z = math.log(y) + _log_softplus(wrong - right)
+                    elif data.loss == LOGISTIC:
+                        z = _log_softplus(z)
+                    if twice == 0:
+                        top = max(top, z)
                     else:
-                        z = math.log(math.log1p(math.exp(z))) if z < 30.0 else math.log(z)
-                if twice == 0:
-                    top = max(top, z)
-                else:
-                    total += math.exp(z - top)
+                        total += math.exp(z - top)
     return top + math.log(total / data.samples)
 
 
 @_inner
 def _pulls(work: Any, data: Any, shift: float) -> None:
     """Overwrite lin and even by p and q; on the loss clock ``shift`` is ln L."""
-    outputs = (work.shape[0] - 1) // 2
+    outputs = (work.shape[0] - 1) // 4
+    room = 2 * outputs + 1  # where sums are formed
+    first, most, others = 0, 0.0, 0.0
     for line in range(work.shape[1]):
         if data.loss == SQUARE:
             square, mixed = data.powers[0, line], data.powers[1, line]
@@ -159,17 +200,28 @@ def _pulls(work: Any, data: Any, shift: float) -> None:
                 work[k, line] = data.a * (data.sums[0, k, line] - lin * square - even * mixed) / data.samples
                 work[outputs + k, line] = data.b * (data.sums[1, k, line] - lin * mixed - even * square) / data.samples
             continue
-        odd, bent = 0.0, 0.0
+        for k in range(2 * outputs):
+            work[room + k, line] = 0.0
         for i in range(data.begin[line], data.begin[line + 1]):
-            t, y = data.position[i], data.target[i, 0]
-            margin = y * (t * work[0, line] + abs(t) * work[1, line])
-            if data.loss == LOGISTIC:  # ln σ(−m) = −softplus(m)
-                margin = max(margin, 0.0) + math.log1p(math.exp(-abs(margin)))
-            residual = y * math.exp(-margin - shift)
-            odd += residual * t
-            bent += residual * abs(t)
-        work[0, line] = data.a * odd / data.samples
-        work[1, line] = data.b * bent / data.samples
+            t = data.position[i]
+            if data.loss == CROSS_ENTROPY:
+                first, most, others = _rivals(work, line, t)
+            for k in range(outputs):
+                y, f = data.target[i, k], t * work[k, line] + abs(t) * work[outputs + k, line]
+                if data.loss == CROSS_ENTROPY:
+                    right, wrong = _log_odds(f, k == first, most, others)
+                    residual = 0.0 if y == 0.0 else y * math.exp(wrong - shift)
+                    residual -= 0.0 if y == 1.0 else (1.0 - y) * math.exp(right - shift)
+                else:
+                    margin = y * f
+                    if data.loss == LOGISTIC:  # ln σ(−m) = −softplus(m)
+                        margin = max(margin, 0.0) + math.log1p(math.exp(-abs(margin)))
+                    residual = y * math.exp(-margin - shift)
+                work[room + k, line] += residual * t
+                work[room + outputs + k, line] += residual * abs(t)
+        for k in range(outputs):
+            work[k, line] = data.a * work[room + k, line] / data.samples
+            work[outputs + k, line] = data.b * work[room + outputs + k, line] / data.samples
 
 
 @_inner

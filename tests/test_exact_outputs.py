@@ -1,0 +1,265 @@
+"""The exact flow of networks with several outputs, against an independent solver, one output, symmetries and limits."""
+
+import numpy as np
+import pytest
+
+import biasfree as bf
+from biasfree import Dataset, Network, datasets
+from biasfree.dynamics.exact import _exact
+from tests.several_reference import several_flow
+
+
+def problem(seed: int, largest: int = 5):
+    """A small random problem: data, start, and how to run it."""
+    rng = np.random.default_rng([seed, 15])
+    dim, samples, width, outputs = (int(n) for n in rng.integers([2, 2, 1, 1], [5, 8, 6, largest + 1]))
+    loss = "square" if seed % 2 else "cross-entropy"
+    outputs = outputs if loss == "square" else max(2, outputs)
+    inputs, scale = rng.normal(size=(samples, dim)), 10 ** rng.uniform(-3, 0)
+    first, second = scale * rng.normal(size=(width, dim)) / np.sqrt(dim), scale * rng.normal(size=(outputs, width))
+    targets = rng.normal(size=(samples, outputs))
+    if loss == "cross-entropy":
+        targets = np.eye(outputs)[rng.integers(0, outputs, samples)]
+    slope, decay = float(rng.choice([0, 0, 0.1, 0.5])), float(rng.choice([0, 0, 0.1]))
+    clock = "loss" if loss == "cross-entropy" and seed % 4 == 0 and decay == 0 else "time"
+    how = {"loss": loss, "weight_decay": decay, "clock": clock, "until": float(rng.choice([5.0, 30.0]))}
+    return Dataset(inputs, targets), Network([first, second], slope), how
+
+
+def agrees_with_reference(seed: int) -> None:
+    data, start, how = problem(seed)
+    save = np.linspace(0, how["until"], 6)
+    run = bf.gradient_flow(start, data, **how, rtol=1e-10, save=save, method="exact")
+    truth = several_flow(
+        data.inputs, data.targets.reshape(data.samples, -1), *map(np.asarray, start.weights), slope=start.slope,
+        loss=how["loss"], decay=how["weight_decay"], clock=how["clock"], until=how["until"], save=save,
+    )  # fmt: skip
+    assert run.status.complete
+    np.testing.assert_allclose(run.weights[0], truth.first, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(run.weights[1], truth.second, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", [1, 4, 7, 9, 13, 15])
+def test_an_independent_solver_agrees_to_1e_7(seed):
+    agrees_with_reference(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_an_independent_solver_agrees_to_1e_7_on_many(seed):
+    agrees_with_reference(seed)
+
+
+def one_output(seed=3, loss="square"):
+    rng = np.random.default_rng(seed)
+    inputs, targets = rng.normal(size=(8, 3)), rng.normal(size=8)
+    targets = targets if loss == "square" else np.sign(targets)
+    return inputs, targets, 0.1 * rng.normal(size=(5, 3)), 0.1 * rng.normal(size=(1, 5))
+
+
+def test_a_second_output_that_has_nothing_to_learn_changes_nothing():
+    inputs, targets, first, second = one_output()
+    how = {"until": 30.0, "save": 10, "rtol": 1e-9}
+    alone = bf.gradient_flow(Network([first, second], 0.0), Dataset(inputs, targets), **how)
+    both = bf.gradient_flow(
+        Network([first, np.vstack([second, np.zeros(5)])], 0.0),
+        Dataset(inputs, np.column_stack([targets, np.zeros(8)])),
+        **how,
+    )
+    np.testing.assert_allclose(both.weights[0], alone.weights[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(both.weights[1][:, :1], alone.weights[1], rtol=0, atol=1e-12)
+    assert not both.weights[1][:, 1].any()
+    assert str(both.events) == str(alone.events)
+
+
+def test_turning_the_outputs_turns_the_flow():
+    data, start, how = problem(9)
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(data.outputs, data.outputs)))[0]
+    turned = Network([start.weights[0], turn @ np.asarray(start.weights[1])], start.slope)
+    how |= {"rtol": 1e-9, "save": 5}
+    one = bf.gradient_flow(start, data, **how)
+    other = bf.gradient_flow(turned, Dataset(data.inputs, data.targets @ turn.T), **how)
+    np.testing.assert_allclose(other.weights[0], one.weights[0], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(other.weights[1], turn @ one.weights[1], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("clock", ["time", "loss"])
+def test_two_classes_are_the_logistic_loss_of_the_difference(clock):
+    # With v = ±u/√2 the difference of the outputs is √2 uσ(wᵀx) = uσ(wᵀ√2x), and w, u obey the logistic flow on √2x.
+    inputs, signs, first, second = one_output(loss="logistic")
+    how = {"until": 30.0 if clock == "time" else 2.0, "save": 10, "rtol": 1e-10, "clock": clock}
+    logistic = bf.gradient_flow(
+        Network([first, second], 0.1), Dataset(np.sqrt(2) * inputs, signs), loss="logistic", **how
+    )
+    classes = np.where(signs > 0, 0, 1)
+    pair = np.vstack([second, -second]) / np.sqrt(2)
+    cross = bf.gradient_flow(Network([first, pair], 0.1), Dataset(inputs, classes), loss="cross-entropy", **how)
+    np.testing.assert_allclose(cross.log_losses, logistic.log_losses, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(cross.weights[0], logistic.weights[0], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(np.sqrt(2) * cross.weights[1][:, :1], logistic.weights[1], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 5, 8])
+def test_the_early_phase_in_closed_form_is_what_steps_find(seed, monkeypatch):
+    data, start, how = problem(seed)
+    tiny = Network([1e-6 * np.asarray(layer) for layer in start.weights], start.slope)
+    how |= {"rtol": 1e-10, "until": 60.0, "save": 12, "clock": "time"}
+    runs = []
+    for least in (0, 10**9):
+        monkeypatch.setattr(_exact, "_SMALL", least)
+        runs.append(bf.gradient_flow(tiny, data, method="exact", **how))
+    closed, steps = runs
+    assert closed.stretches[0].how == "early phase, in closed form" != steps.stretches[0].how
+    size = np.abs(np.concatenate([steps.weights[0].reshape(13, -1), steps.weights[1].reshape(13, -1)], axis=1)).max(
+        axis=1
+    )
+    for one, other in zip(closed.weights, steps.weights, strict=True):
+        assert (np.abs(one - other).reshape(13, -1).max(axis=1) <= 2e-8 * size).all()
+    np.testing.assert_allclose(closed.energies, steps.energies, rtol=0, atol=1e-8 * steps.losses[0])
+    assert str(closed.events) == str(steps.events)
+
+
+def test_starts_of_1e_100_cost_no_more_than_others_and_keep_their_accuracy():
+    rng = np.random.default_rng(0)
+    data = Dataset(rng.normal(size=(6, 3)), rng.normal(size=(6, 3)))
+    start = Network.init([3, 30, 3], 0.0, 1e-100, seed=0)
+    run = bf.gradient_flow(start, data, until=3000.0, method="exact", save=20)
+    assert run.status.complete
+    assert run.energy_gap < 1e-6
+    assert run.balance_drift < 1e-6
+    assert run.losses[-1] < 0.5 * run.losses[0]
+
+
+def test_a_linear_network_is_carried_by_few_rows_and_ends_at_least_squares():
+    rng = np.random.default_rng(1)
+    data = Dataset(rng.normal(size=(40, 4)), rng.normal(size=(40, 3)))
+    run = bf.gradient_flow(Network.init([4, 50, 3], 1.0, 1e-4, seed=0), data, until=1e4, stop="converged")
+    product = run.weights[1][-1] @ run.weights[0][-1]
+    np.testing.assert_allclose(product, np.linalg.lstsq(data.inputs, data.targets, rcond=None)[0].T, atol=1e-5)
+    assert run.settings["method"] == "exact"
+
+
+@pytest.mark.parametrize("loss", ["square", "cross-entropy"])
+def test_the_late_phase_takes_few_steps(loss):
+    rng = np.random.default_rng(5)
+    targets = rng.normal(size=(12, 3)) if loss == "square" else rng.integers(0, 3, 12)
+    data = Dataset(rng.normal(size=(12, 2)), targets)
+    start = Network.init([2, 10, 3], 0.1, 1e-2, seed=1)
+    run = bf.gradient_flow(start, data, loss=loss, until=1e4, save=10, rtol=1e-8)
+    assert run.status.complete
+    assert run.energy_gap < 1e-7
+    assert any("exponential" in stretch.how for stretch in run.stretches)
+
+
+@pytest.mark.parametrize("loss", ["square", "cross-entropy"])
+def test_the_jacobian_is_the_derivative_of_the_velocity(loss):
+    from biasfree.dynamics.exact import _field, _jacobian
+    from biasfree.dynamics.exact._data import by_line
+    from biasfree.dynamics.exact._sliding import nobody_slides
+    from biasfree.lines import lines
+
+    rng = np.random.default_rng(2)
+    targets = rng.normal(size=(7, 3)) if loss == "square" else np.eye(3)[rng.integers(0, 3, 7)]
+    data = by_line(lines(rng.normal(size=(7, 2))), Dataset(rng.normal(size=(7, 2)), targets), 0.2, loss, "time", 0.3)
+    z = rng.normal(size=(4, 5))
+    side = np.where(z[:, :2] @ data.transposed < 0, -1.0, 1.0)
+    pattern = nobody_slides(side, np.arange(4), 2)
+
+    def velocity(at: np.ndarray) -> np.ndarray:
+        return _field.velocity(at, _field.pulls_of(at, data, side), pattern).ravel()
+
+    found = _field.pulls_of(z, data, side)
+    bent = _jacobian.bends(z, data, side, float(found.level))
+    rows = _jacobian.Rows(z[:, :2], z[:, 2:], side, None, found.matrices, 0.3, bent, velocity(z))
+    whole, step = _jacobian.dense(rows, data), 1e-5
+    for column in range(z.size):
+        change = np.zeros(z.size)
+        change[column] = step
+        change = change.reshape(z.shape)
+        slope = (velocity(z + change) - velocity(z - change)) / (2 * step)
+        np.testing.assert_allclose(whole[:, column], slope, atol=1e-8)
+        np.testing.assert_allclose(_jacobian.times(change.ravel() / step, rows, data), slope, atol=1e-8)
+
+
+def whole_and_finite(seed: int) -> None:
+    data, start, how = problem(seed + 10_000)
+    run = bf.gradient_flow(start, data, **how, save=5, method="exact", max_steps=20_000)
+    assert run.status.name == "reached", run.status
+    assert all(np.isfinite(layer).all() for layer in run.weights)
+    assert run.energy_gap < 1e-6
+    assert run.balance_drift < 1e-5 or how["weight_decay"] > 0
+
+
+@pytest.mark.parametrize("hundred", range(2))
+def test_random_problems_end_well(hundred):
+    for seed in range(30 * hundred, 30 * (hundred + 1)):
+        whole_and_finite(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hundred", range(20))
+def test_two_thousand_random_problems_end_well(hundred):
+    for seed in range(100 * hundred, 100 * (hundred + 1)):
+        whole_and_finite(seed)
+
+
+def test_auto_takes_the_exact_flow_and_adaptive_steps_agree_with_it():
+    data, start, how = problem(2)
+    exact = bf.gradient_flow(start, data, **how, save=4, rtol=1e-8)
+    assert exact.settings["method"] == "exact"
+    adaptive = bf.gradient_flow(start, data, **how, save=4, rtol=1e-8, method="bosh3")
+    np.testing.assert_allclose(adaptive.losses, exact.losses, rtol=1e-6)
+
+
+def test_symmetric_data_with_three_outputs_agree_with_descent_of_its_own():
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(60, 4))
+    data = Dataset(inputs, inputs @ rng.normal(size=(4, 3))).symmetrised()
+    start = Network.init([4, 20, 3], 0.0, 1e-8, seed=0)
+    flow = bf.gradient_flow(start, data, method="exact", until=40.0, save=[14.0, 40.0])
+    assert "closed form" in flow.stretches[0].how
+    assert flow.energy_gap < 1e-6
+    ends = []
+    for steps in (13_000, 26_000):
+        first, second, rate = flow.weights[0][0].copy(), flow.weights[1][0].copy(), 26 / steps
+        for _ in range(steps):
+            before = first @ data.inputs.T
+            active = before > 0
+            error = (data.targets.T - second @ (active * before)) / data.samples
+            first, second = (
+                first + rate * (active * (second.T @ error)) @ data.inputs,
+                second + rate * error @ (active * before).T,
+            )
+        outputs = second @ np.maximum(first @ data.inputs.T, 0)
+        ends.append(0.5 * np.sum((data.targets.T - outputs) ** 2) / data.samples)
+    assert flow.losses[-1] == pytest.approx(2 * ends[1] - ends[0], rel=1e-3)
+
+
+def test_classes_are_kept_and_shown():
+    data = datasets.Dataset([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ["b", "a", "b"], classes=True)
+    run = bf.gradient_flow(Network.init([2, 8, 2], 0.0, 0.1, seed=0), data, loss="cross-entropy", until=1.0)
+    assert run.dataset.classes == ("a", "b")
+    assert run.dataset.labels.tolist() == [1, 0, 1]
+
+
+def test_saved_runs_keep_their_classes(tmp_path):
+    data = Dataset([[1.0, 0.0], [0.0, 1.0]], ["b", "a"], classes=True)
+    run = bf.gradient_flow(Network.init([2, 8, 2], 0.0, 0.1, seed=0), data, loss="cross-entropy", until=1.0)
+    run.save(tmp_path / "run.nc")
+    assert bf.Trajectory.load(tmp_path / "run.nc").dataset.classes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [
+        ([0.5, 1.0], "whole numbers"),
+        ([-1, 1], "whole numbers"),
+        ([[0.5, 0.6], [1.0, 0.0]], "sum to one"),
+        ([[1.5, -0.5], [1.0, 0.0]], "sum to one"),
+    ],
+)
+def test_targets_that_are_no_classes_are_refused(targets, words):
+    with pytest.raises(ValueError, match=words):
+        bf.gradient_flow(
+            Network.init([1, 2, 2], 0.0, 0.1, seed=0), Dataset([[1.0], [2.0]], targets), loss="cross-entropy", until=1.0
+        )
