@@ -77,6 +77,19 @@ def test_descent_and_files_and_clocks(run, tmp_path) -> None:
     assert json.loads(out)["settings"]["clock"] == "loss"
 
 
+def test_classes_and_several_columns(run, tmp_path) -> None:
+    (tmp_path / "d.csv").write_text("a,b,kind\n1,2,red\n3,1,red\n-1,-2,blue\n0,1,green\n")
+    arguments = ("simulate", "--data", "d.csv", "--until", "2", "--width", "4")
+    code, out, _ = run(*arguments, "--target", "kind", "--loss", "cross-entropy")
+    assert code == 0
+    assert "3 classes" in out
+    assert "cross-entropy" in out
+    (tmp_path / "n.csv").write_text("a,b,c\n1,2,1\n3,1,4\n-1,-2,2\n")
+    code, out, _ = run("simulate", "--data", "n.csv", "--until", "2", "--width", "4", "--target", "b,c")
+    assert code == 0
+    assert "2 outputs" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -96,7 +109,7 @@ def test_descent_and_files_and_clocks(run, tmp_path) -> None:
         (["--learning-rate", "5"], "steps must be"),
         (["--seed", "-1"], "seed must be"),
         (["--method", "euler"], "unknown method 'euler'"),
-        (["--method", "exact", "--depth", "3"], "two-layer networks with one output"),
+        (["--method", "exact", "--depth", "3"], "two-layer networks"),
         (["--loss", "logistic", "--data", "bad.csv", "--target", "b"], "needs labels"),
         (["--rtol", "1"], "rtol must lie"),
         (["--out", "no/run.nc"], "does not exist"),

@@ -112,6 +112,25 @@ def test_digits_come_without_network() -> None:
     assert data.inputs.max() <= 1
 
 
+def test_all_ten_digits_iris_and_wine_are_scikit_learn_s() -> None:
+    import sklearn.datasets
+
+    for data, bunch, scale in (
+        (datasets.digits(), sklearn.datasets.load_digits(), 16),
+        (datasets.iris(), sklearn.datasets.load_iris(), 1),
+        (datasets.wine(), sklearn.datasets.load_wine(), 1),
+    ):
+        np.testing.assert_array_equal(data.inputs * scale, bunch.data)
+        np.testing.assert_array_equal(data.labels, bunch.target)
+        assert data.classes == tuple(str(name) for name in bunch.target_names)
+        assert data.targets.sum(axis=1).tolist() == [1.0] * data.samples
+    some = datasets.digits((7, 3, 1))
+    assert some.classes == ("7", "3", "1")
+    assert some.name == "digits 7, 3 and 1"
+    np.testing.assert_array_equal(some.labels == 0, np.array(some.classes)[some.labels] == "7")
+    assert datasets.digits((3, 8)).targets.ndim == 1
+
+
 @pytest.mark.parametrize("name", sorted(datasets.BUILTIN))
 def test_builtin_names(name: str) -> None:
     assert datasets.builtin(name, seed=1).samples >= 2
@@ -166,6 +185,62 @@ class TestFiles:
             (tmp_path / name).write_text(content)
         with pytest.raises(ValueError, match=sentence):
             datasets.load(tmp_path / name, target)
+
+    words = pd.DataFrame({"a": [1.0, 2.0, 3.0], "y": [4, 5, 6], "z": [7, 8, 9], "kind": ["red", "blue", "red"]})
+
+    def test_several_target_columns(self, tmp_path) -> None:
+        self.words[["a", "y", "z"]].to_csv(tmp_path / "d.csv", index=False)
+        self.words[["a", "y", "z"]].to_parquet(tmp_path / "d.parquet")
+        read = [datasets.load(tmp_path / "d.csv", ["z", "y"]), datasets.load(tmp_path / "d.csv", "z, y")]
+        for data in [*read, datasets.load(tmp_path / "d.parquet", ("z", "y"))]:
+            np.testing.assert_array_equal(data.targets, [[7, 4], [8, 5], [9, 6]])
+            np.testing.assert_array_equal(data.inputs, [[1], [2], [3]])
+        assert read[0].origin["target"] == ["z", "y"]
+        # A column whose own name holds a comma is that column.
+        (tmp_path / "c.csv").write_text('a,"y,z"\n1,2\n3,4\n')
+        assert datasets.load(tmp_path / "c.csv", "y,z").targets.tolist() == [2, 4]
+        for wrong, sentence in (
+            (["z", "q"], "no column 'q'"),
+            (["z", "z"], "different columns"),
+            ([], "at least one"),
+            (["a", "y", "z"], "no input column"),
+            ("z,q", "no column 'q'"),
+        ):
+            with pytest.raises(ValueError, match=sentence):
+                datasets.load(tmp_path / "d.csv", wrong)
+
+    def test_a_column_of_few_words_is_a_class_column_and_says_so(self, tmp_path) -> None:
+        self.words.to_csv(tmp_path / "d.csv", index=False)
+        self.words.to_parquet(tmp_path / "d.parquet")
+        inputs = self.words[["a", "y", "z"]].to_numpy()
+        np.savez(tmp_path / "d.npz", inputs=inputs, kind=self.words["kind"].to_numpy(dtype=str))
+        for name in ("d.csv", "d.parquet", "d.npz"):
+            data = datasets.load(tmp_path / name, "kind")
+            assert data.classes == ("blue", "red")
+            assert data.labels.tolist() == [1, 0, 1]
+            np.testing.assert_array_equal(data.inputs, inputs)
+            assert "'kind' is taken for classes: 2 of them, blue, red" in data.origin["classes"]
+        # Numbers are numbers unless they are asked for as classes.
+        (tmp_path / "n.csv").write_text("a,y\n1,2\n3,0\n5,2\n")
+        assert datasets.load(tmp_path / "n.csv", "y").targets.tolist() == [2, 0, 2]
+        assert datasets.load(tmp_path / "n.csv", "y", classes=True).classes == ("0", "2")
+        with pytest.raises(ValueError, match="not numeric"):
+            datasets.load(tmp_path / "d.csv", "kind", classes=False)
+
+    @pytest.mark.parametrize(
+        ("content", "sentence"),
+        [
+            ("a,y\n1,red\n2,blue\n", "2 different entries in 2 rows"),
+            ("a,y\n1,red\n2,red\n", "one class only"),
+            ("a,y\n1,red\n2,\n3,blue\n4,red\n", "1 missing"),
+            ("a,y\n1,red\n2,3\n3,4\n", "not numeric in 1 of 3"),
+            ("a,y\nred,red\n1,blue\n2,red\n", "column 'a'"),
+        ],
+    )
+    def test_bad_class_columns_get_a_sentence(self, tmp_path, content, sentence) -> None:
+        (tmp_path / "d.csv").write_text(content)
+        with pytest.raises(ValueError, match=sentence):
+            datasets.load(tmp_path / "d.csv", "y")
 
     def test_pickled_arrays_are_refused(self, tmp_path) -> None:
         np.savez(tmp_path / "d.npz", inputs=np.array([{"a": 1}], dtype=object), targets=[1.0])

@@ -17,6 +17,7 @@ class Loss(StrEnum):
     square = "square"
     logistic = "logistic"
     exponential = "exponential"
+    cross_entropy = "cross-entropy"
 
 
 class Clock(StrEnum):
@@ -29,7 +30,7 @@ class Clock(StrEnum):
 def simulate(
     data: Annotated[str, typer.Option(help="A built-in data set (try six-points), or a CSV, NPZ or Parquet file.")],
     until: Annotated[float, typer.Option(help="Flow time to reach; s on the loss clock.")],
-    target: Annotated[str | None, typer.Option(help="Column of the file to predict.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the file to predict, or several: y1,y2.")] = None,
     width: Annotated[int, typer.Option(help="Neurons in each hidden layer.")] = 100,
     depth: Annotated[int, typer.Option(help="Weight layers; 2 is one hidden layer.")] = 2,
     slope: Annotated[float, typer.Option(help="0 is ReLU, 1 linear, between them leaky ReLU.")] = 0.0,

@@ -7,10 +7,12 @@ from biasfree.datasets._generators import (
     builtin,
     depth_separation,
     digits,
+    iris,
     orthogonal_pair,
     separable,
     six_points,
     symmetric_gaussian,
+    wine,
     xor,
 )
 from biasfree.datasets._tables import as_dataset, from_table
@@ -23,11 +25,13 @@ __all__ = [
     "depth_separation",
     "digits",
     "from_table",
+    "iris",
     "load",
     "orthogonal_pair",
     "read",
     "separable",
     "six_points",
     "symmetric_gaussian",
+    "wine",
     "xor",
 ]

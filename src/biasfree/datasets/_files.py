@@ -10,7 +10,7 @@ import numpy as np
 
 from biasfree import checks, files
 from biasfree.datasets._dataset import Dataset
-from biasfree.datasets._tables import from_table
+from biasfree.datasets._tables import classified, from_table
 from biasfree.datasets._text import LARGE, PACKED, Source, read_text
 
 # Slow to import, and needed for files only.
@@ -29,6 +29,7 @@ class _Asked(NamedTuple):
     sep: str | None
     decimal: str | None
     categories: str | None
+    classes: bool | None
 
 
 def load(
@@ -39,6 +40,7 @@ def load(
     sep: str | None = None,
     decimal: str | None = None,
     categories: str | None = None,
+    classes: bool | None = None,
 ) -> Dataset:
     """Read a data set from a file.
 
@@ -47,6 +49,9 @@ def load(
     0, 1, …. An NPZ holds arrays ``inputs`` and ``targets`` (``target`` names another array for the latter), or one
     one-dimensional array per column, which is read like a table.
 
+    Several columns are predicted together: ``target=["y1", "y2"]``, or "y1,y2" where no column has this name. A column
+    to predict that holds few different words is one of classes; the data set then names them, and its origin says so.
+
     Args:
         path: a file that ends in .csv, .tsv (or either and .gz), .npz or .parquet.
         target: the column, or array, to predict; several columns are several outputs.
@@ -54,12 +59,13 @@ def load(
         sep: what separates the entries of a text file; found out by default.
         decimal: "." or ","; found out by default.
         categories: "onehot" turns columns of words into columns of 0 and 1; they are refused without.
+        classes: whether the target is a class; by default if it is words.
 
     Raises:
         ValueError: no such file, another format, a missing column, entries that are not finite numbers.
     """
     source = files.readable(path)
-    asked = _Asked(target, drop, sep, decimal, categories)
+    asked = _Asked(target, drop, sep, decimal, categories, classes)
     return _read(Source(source.name, source.stat().st_size, source), asked)
 
 
@@ -72,13 +78,14 @@ def read(
     sep: str | None = None,
     decimal: str | None = None,
     categories: str | None = None,
+    classes: bool | None = None,
 ) -> Dataset:
     """Read a data set from the bytes of a file, as ``load`` reads the file; nothing is written.
 
     Args:
         content: what the file holds.
         name: the file's name; its ending says the format.
-        target, drop, sep, decimal, categories: as of ``load``.
+        target, drop, sep, decimal, categories, classes: as of ``load``.
 
     Raises:
         ValueError: as ``load``.
@@ -86,7 +93,7 @@ def read(
     >>> read(b"a,b,target\\n1,2,3\\n4,5,6\\n", "mine.csv").targets
     array([3., 6.])
     """
-    asked = _Asked(target, drop, sep, decimal, categories)
+    asked = _Asked(target, drop, sep, decimal, categories, classes)
     return _read(Source(Path(name).name, len(content), content), asked)
 
 
@@ -98,14 +105,15 @@ def _read(source: Source, asked: _Asked) -> Dataset:
         raise ValueError(f"sep and decimal are of text files, and {source.name} is none. Leave them out.")
     origin = {"file": source.name, "target": asked.target}
     if suffix == ".npz":
-        arrays = _npz(source)
+        arrays = _npz(source, words=str(asked.target or "targets"))
         if "inputs" in arrays:
             return _from_arrays(arrays, asked, source, origin)
         table = _columns(arrays, source)
     else:
         table = read_text(source, asked.sep, asked.decimal) if suffix in _TEXT else _parquet(source)
-    made = from_table(table, asked.target, asked.drop, asked.categories, source.name, origin, source.stem)
-    return made
+    return from_table(
+        table, asked.target, asked.drop, asked.categories, source.name, origin, source.stem, asked.classes
+    )
 
 
 def _from_arrays(arrays: dict[str, np.ndarray], asked: _Asked, source: Source, origin: dict[str, Any]) -> Dataset:
@@ -117,7 +125,10 @@ def _from_arrays(arrays: dict[str, np.ndarray], asked: _Asked, source: Source, o
     wanted = asked.target or "targets"
     if wanted not in arrays:
         raise ValueError(f"no array {wanted!r} in {source.name}. It holds: {', '.join(arrays)}.")
-    return Dataset(arrays["inputs"], arrays[wanted], source.stem, origin)
+    given = arrays[wanted]
+    if given.ndim == 1 and (given.dtype.kind == "U" if asked.classes is None else asked.classes):
+        return classified(arrays["inputs"], given, f"array {wanted!r}", source.name, origin, source.stem)
+    return Dataset(arrays["inputs"], given, source.stem, origin)
 
 
 def _columns(arrays: dict[str, np.ndarray], source: Source) -> "pd.DataFrame":
@@ -151,7 +162,8 @@ def _parquet(source: Source) -> "pd.DataFrame":
     raise ValueError(f"cannot read {source.name} as Parquet: {source.bomb(declared)} Save it as NPZ, with np.savez.")
 
 
-def _npz(source: Source) -> dict[str, np.ndarray]:
+def _npz(source: Source, words: str) -> dict[str, np.ndarray]:
+    """Numeric arrays by name; the array called ``words`` may hold words, which name classes."""
     try:
         with zipfile.ZipFile(source.opened()) as archive:
             declared = sum(member.file_size for member in archive.infolist())
@@ -161,7 +173,10 @@ def _npz(source: Source) -> dict[str, np.ndarray]:
         raise ValueError(f"cannot read {source.name} as NPZ: {source.bomb(declared)} Save it with np.savez.")
     try:
         with np.load(source.opened(), allow_pickle=False) as archive:
-            return {name: checks.numeric(archive[name], f"array {name!r}") for name in archive.files}
+            return {
+                name: entry if name == words and entry.dtype.kind == "U" else checks.numeric(entry, f"array {name!r}")
+                for name, entry in ((name, archive[name]) for name in archive.files)
+            }
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:
         raise ValueError(f"cannot read {source.name} as NPZ: it must be an archive of plain numeric arrays.") from error
 

@@ -4,7 +4,7 @@ A whole-number ``seed`` opens a stream of its own for data, apart from the one n
 ``seed=0`` for both does not make the weights a copy of the inputs. A numpy ``Generator`` is used as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -156,22 +156,53 @@ def separable(
     return data.symmetrised() if symmetric else data
 
 
-def digits(classes: tuple[int, int] = (0, 1)) -> Dataset:
-    """Two classes of scikit-learn's bundled 8 × 8 images, grey values in [0, 1], labels −1 and +1.
+def digits(classes: Sequence[int] = tuple(range(10))) -> Dataset:
+    """Scikit-learn's bundled 8 × 8 images of digits, grey values in [0, 1]: all ten classes, or some.
 
+    Two classes have labels −1 and +1, the first −1; more are classes in the order given, one output each.
+
+    >>> print(digits())
+    digits: 1797 samples, 64 dimensions, 10 classes
     >>> print(digits((3, 8)))
     digits 3 and 8: 357 samples, 64 dimensions
     """
     from sklearn.datasets import load_digits
 
     chosen = [checks.count(c, "a class of digits", least=0) for c in classes]
-    if len(chosen) != 2 or chosen[0] == chosen[1] or max(chosen) > 9:
-        raise ValueError(f"classes must be two different digits from 0 to 9, got {classes!r}.")
+    if len(chosen) < 2 or len(set(chosen)) < len(chosen) or max(chosen) > 9:
+        raise ValueError(f"classes must be two different digits from 0 to 9, or more, got {classes!r}.")
     images, labels = load_digits(return_X_y=True)
     keep = np.isin(labels, chosen)
-    targets = np.where(labels[keep] == chosen[1], 1.0, -1.0)
-    name = f"digits {chosen[0]} and {chosen[1]}"
-    return Dataset(images[keep] / 16, targets, name, _origin("digits", {"classes": tuple(chosen)}))
+    inputs, labels, origin = images[keep] / 16, labels[keep], _origin("digits", {"classes": tuple(chosen)})
+    if len(chosen) == 2:
+        name = f"digits {chosen[0]} and {chosen[1]}"
+        return Dataset(inputs, np.where(labels == chosen[1], 1.0, -1.0), name, origin)
+    name = "digits" if chosen == list(range(10)) else f"digits {', '.join(map(str, chosen[:-1]))} and {chosen[-1]}"
+    return Dataset(inputs, labels, name, origin, classes=chosen)
+
+
+def iris() -> Dataset:
+    """Fisher's iris flowers, scikit-learn's copy: four lengths in cm, three species.
+
+    >>> print(iris(), iris().classes)
+    iris: 150 samples, 4 dimensions, 3 classes ('setosa', 'versicolor', 'virginica')
+    """
+    from sklearn.datasets import load_iris
+
+    bunch = load_iris()
+    return Dataset(bunch.data, bunch.target, "iris", _origin("iris", {}), classes=list(bunch.target_names))
+
+
+def wine() -> Dataset:
+    """Wines of three growers, scikit-learn's copy: thirteen measurements, as they are, in units of their own.
+
+    >>> print(wine())
+    wine: 178 samples, 13 dimensions, 3 classes
+    """
+    from sklearn.datasets import load_wine
+
+    bunch = load_wine()
+    return Dataset(bunch.data, bunch.target, "wine", _origin("wine", {}), classes=list(bunch.target_names))
 
 
 # What the command line can name, and how it is made from a seed.
@@ -184,6 +215,8 @@ BUILTIN: dict[str, Callable[[int], Dataset]] = {
     "depth-separation": lambda seed: depth_separation(seed=seed),
     "separable": lambda seed: separable(seed=seed),
     "digits": lambda seed: digits(),
+    "iris": lambda seed: iris(),
+    "wine": lambda seed: wine(),
 }
 
 

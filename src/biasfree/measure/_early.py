@@ -22,7 +22,7 @@ class EarlyPhase:
         departure: when the error first passes ``level``; inf if it does not.
         level: the error taken for departure.
         window: Theorem 13's, in which its error bound is claimed.
-        escape: ln(1/‖r₁‖)/(κas), when the growing mode would reach norm one.
+        escape: ln(1/‖r₁‖)/(κas), when the growing mode, of several outputs the fastest, would reach norm one.
     """
 
     times: Float[np.ndarray, "times"]
@@ -44,11 +44,11 @@ def early_phase(run: "Trajectory", level: float = 0.01) -> EarlyPhase:
     """Compare a run to Eq. 23 and find when it departs.
 
     Args:
-        run: of a two-layer network with one output, saved densely enough to place the departure (``save=200`` or so).
+        run: of a two-layer network, saved densely enough to place the departure (``save=200`` or so).
         level: relative error of the weights that counts as departure.
 
     Raises:
-        ValueError: another depth, several outputs, a run on the loss clock.
+        ValueError: another depth, a run on the loss clock.
 
     >>> import biasfree as bf
     >>> data = bf.datasets.symmetric_gaussian(dim=3, pairs=10, seed=0)
@@ -61,7 +61,6 @@ def early_phase(run: "Trajectory", level: float = 0.01) -> EarlyPhase:
     if run.settings.get("clock") == "loss":
         raise ValueError("the early phase is about flow time, and this run is on the loss clock.")
     loss = run.settings["loss"]
-    start = theory.aligned_start(run.template, run.dataset, loss)
     first, second = theory.early_solution(run.template, run.dataset, run.times, loss)
     apart = np.sum((run.weights[0] - first) ** 2, axis=(1, 2)) + np.sum((run.weights[1] - second) ** 2, axis=(1, 2))
     size = np.sum(first**2, axis=(1, 2)) + np.sum(second**2, axis=(1, 2))
@@ -80,5 +79,5 @@ def early_phase(run: "Trajectory", level: float = 0.01) -> EarlyPhase:
         float(departure),
         level,
         theory.lemma_12(run.template, run.dataset).window,
-        theory.escape_time(start.norm, start.rate),
+        float(theory.growing_modes(run.template, run.dataset, loss).escape_times[0]),
     )

@@ -51,7 +51,10 @@ def assumption_4(network: Network) -> Assumption4:
     True
     """
     if network.depth != 2 or network.widths[-1] != 1:
-        raise ValueError(f"Assumption 4 is about two-layer networks with one output, got a {network}.")
+        raise ValueError(
+            f"Assumption 4 is about two-layer networks with one output, got a {network}. With several outputs the twin "
+            "asks for mirror images instead: see theory.mirrored and theory.parity_form."
+        )
     first, second = (np.asarray(w) for w in network.weights)
     sizes = [np.abs(w).max() for w in (first, second)]
     if not all(sizes):

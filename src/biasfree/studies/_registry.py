@@ -25,6 +25,9 @@ _MODULES: tuple[str, ...] = (
     "large_initialisation",
     "weight_decay",
     "large_learning_rate",
+    "several_outputs_linear_twin",
+    "modes_one_by_one",
+    "cross_entropy_twin",
     "figures_4_8",
     "perturbed_symmetry",
     "stacked_ones",
@@ -42,6 +45,7 @@ _LONGEST: tuple[str, ...] = (
     "le_jegelka",
     "figure_5",
     "figures_4_8",
+    "modes_one_by_one",
     "depth_separation",
     "perturbed_symmetry",
 )

@@ -16,6 +16,8 @@ def small_set(seed: int, *, white: bool = False, labels: bool = False) -> bf.Dat
     return bf.Dataset(data.inputs, np.sign(data.targets), data.name, data.origin) if labels else data
 
 
-def tight_flow(network: bf.Network, data: bf.Dataset, times: np.ndarray = TIMES, **options: Any) -> bf.Trajectory:
+def tight_flow(
+    network: bf.Network, data: bf.Dataset, times: np.ndarray = TIMES, method: str = "tsit5", **options: Any
+) -> bf.Trajectory:
     """A flow accurate to about 1e-10, saved at 81 times."""
-    return bf.gradient_flow(network, data, until=float(times[-1]), save=times, rtol=1e-10, method="tsit5", **options)
+    return bf.gradient_flow(network, data, until=float(times[-1]), save=times, rtol=1e-10, method=method, **options)

@@ -24,9 +24,9 @@ def function_errors(run: bf.Trajectory, twin: bf.Trajectory) -> np.ndarray:
     """Eq. 4, save by save: root mean square of f − f_lin on (up to 500 of) the inputs, relative to the targets'."""
     every = -(-run.dataset.samples // 500)
     inputs, targets = run.dataset.inputs[::every], run.dataset.targets
-    linear = (twin.weights[1] @ twin.weights[0])[:, 0] @ inputs.T
-    apart = np.array([network(inputs) for network in run.networks]) - linear
-    return np.sqrt(np.mean(apart**2, axis=1) / np.mean(targets**2))
+    linear = inputs @ (twin.weights[1] @ twin.weights[0]).mT
+    apart = np.array([np.reshape(network(inputs), linear.shape[1:]) for network in run.networks]) - linear
+    return np.sqrt(np.mean(apart**2, axis=(1, 2)) / np.mean(targets**2))
 
 
 def weight_errors(run: bf.Trajectory, twin: bf.Trajectory) -> np.ndarray:

@@ -6,6 +6,7 @@ Equation, theorem and lemma numbers are those of Zhang, Saxe & Latham's workshop
 from biasfree.switching import Switches
 from biasfree.theory._asymmetry import Asymmetry, Bound, asymmetry
 from biasfree.theory._best_loss import BestLoss, best_possible_loss
+from biasfree.theory._class_margin import ClassMargin, max_margin_classes
 from biasfree.theory._deep import EffectiveMap, effective_map, eq_12_velocity, eq_42_velocity
 from biasfree.theory._deep_closed import aligned_norm, aligned_time, drop_time
 from biasfree.theory._deep_flow import DeepFlow, deep_reduced_flow, deep_weights
@@ -28,6 +29,7 @@ from biasfree.theory._equivalence import (
     linear_time,
     linear_twin,
     linear_weight_decay,
+    mirrored,
     relu_twin,
     weight_factor,
 )
@@ -38,6 +40,7 @@ from biasfree.theory._expressivity import (
     parity_form,
     same_function,
 )
+from biasfree.theory._finite_width import FiniteWidthResponse, finite_width_response
 from biasfree.theory._gathering import Gathering, gather, gathering_directions
 from biasfree.theory._lemmas import (
     FirstTerms,
@@ -52,6 +55,7 @@ from biasfree.theory._lemmas import (
 )
 from biasfree.theory._limits import least_squares, linear_loss, regularised_limit
 from biasfree.theory._margin import MaxMargin, Separability, max_margin, max_margin_with_bias, separability
+from biasfree.theory._modes import Modes, ModeStaircase, growing_modes, mode_staircase
 from biasfree.theory._rank_bound import LayerBound, RankBound, rank_bound
 from biasfree.theory._sign_paths import SignPaths, sign_paths, wide_paths
 from biasfree.theory._staircase import Staircase, several_linear_networks
@@ -63,10 +67,12 @@ __all__ = [
     "Asymmetry",
     "BestLoss",
     "Bound",
+    "ClassMargin",
     "DeepFlow",
     "DeepStaircase",
     "EarlyFlow",
     "EffectiveMap",
+    "FiniteWidthResponse",
     "FirstTerms",
     "Gathering",
     "GrowthBound",
@@ -75,6 +81,8 @@ __all__ = [
     "Inequality",
     "LayerBound",
     "MaxMargin",
+    "ModeStaircase",
+    "Modes",
     "ParityForm",
     "RankBound",
     "Separability",
@@ -104,8 +112,10 @@ __all__ = [
     "escape_time",
     "finite_width_error",
     "finite_width_error_distribution",
+    "finite_width_response",
     "gather",
     "gathering_directions",
+    "growing_modes",
     "homogeneity_error",
     "least_squares",
     "lemma_8",
@@ -119,7 +129,10 @@ __all__ = [
     "linear_twin",
     "linear_weight_decay",
     "max_margin",
+    "max_margin_classes",
     "max_margin_with_bias",
+    "mirrored",
+    "mode_staircase",
     "parity_form",
     "rank_bound",
     "reduced_flow",

@@ -15,7 +15,8 @@ t > 0 and |t| q for t < 0, so samples share the two numbers (p_l, q_l) of their 
   a least-squares problem in w alone. Lines with samples on one side only are free.
 - **Linear** networks (α = 1, or one layer): ordinary least squares.
 
-Logistic and exponential losses have no closed form: see ``_best_margin_loss``.
+Logistic and exponential losses have no closed form: see ``_best_margin_loss``; nor has cross-entropy: see
+``_best_class_loss``.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from biasfree import checks, losses
 from biasfree.datasets import Dataset
 from biasfree.lines import TOLERANCE, Lines, lines
 from biasfree.networks import Network
-from biasfree.theory import _best_margin_loss, _networks_on_rays, _point_losses
+from biasfree.theory import _best_class_loss, _best_margin_loss, _networks_on_rays, _point_losses
 from biasfree.theory._expressivity import ParityForm
 
 
@@ -38,12 +39,15 @@ class BestLoss:
 
     Attributes:
         loss: its value.
-        attained: whether a network reaches it; for logistic and exponential loss it may be approached only.
+        attained: whether a network reaches it; logistic, exponential and cross-entropy loss may be approached only.
         outputs: f(x_i) of the minimiser, shape (samples,) or (samples, outputs); infinite where a margin may grow
             for ever.
         per_sample: each sample's own share; their mean is ``loss``.
         linear_map: the minimiser's linear map w (two layers and linear networks), shape (dim,) or (outputs, dim).
         samples_off: indices of the samples that pay, the dearest first.
+        gap: no network is below ``loss − gap``, proved by a dual solution; 0 for the square loss, which is solved in
+        closed
+            form, and None where there is no such proof (logistic and exponential loss).
         dataset, depth, slope: what was asked.
     """
 
@@ -55,6 +59,7 @@ class BestLoss:
     dataset: Dataset
     depth: int | str
     slope: float
+    gap: float | None = None
 
     @property
     def samples_off(self) -> np.ndarray:
@@ -113,7 +118,7 @@ def best_possible_loss(
         dataset: samples (samples, dim), scalar or vector targets.
         depth: number of layers; 2, or 3 and more, which is the same as ``"deep"``.
         slope: α; 1 asks about linear networks, every other slope gives the same answer.
-        loss: "square", "logistic" or "exponential".
+        loss: "square", "logistic", "exponential" or "cross-entropy", for K outputs the sum or softmax over all of them.
         tolerance: samples whose unit vectors differ by less, up to sign, lie on one line.
 
     Returns:
@@ -135,33 +140,38 @@ def best_possible_loss(
     """
     depth = _depth(depth)
     slope, measure = checks.slope(slope), losses.get(loss)
-    measure.check_targets(dataset.targets)
+    targets = measure.encoded(dataset.targets)
+    shape, targets = targets.shape, targets.reshape(dataset.samples, -1)
     linear = slope == 1 or depth == 1
     grouped = lines(dataset.inputs, tolerance)
-    targets = dataset.targets.reshape(dataset.samples, -1)
-    if loss != "square":
-        outputs, weights = _best_margin_loss.minimiser(
-            grouped, dataset.inputs, targets, loss, free="none" if linear else "even" if depth == 2 else "rays"
-        )
+    free, gap = "none" if linear else "even" if depth == 2 else "rays", None
+    weights: np.ndarray | None
+    if loss == "cross-entropy":
+        found = _best_class_loss.minimiser(grouped, dataset.inputs, targets, free)
+        outputs, weights, gap = found.outputs, found.weights, found.gap
+    elif loss != "square":
+        outputs, weights = _best_margin_loss.minimiser(grouped, dataset.inputs, targets, loss, free)
     else:
+        gap = 0.0
         if linear:
             weights = np.linalg.lstsq(dataset.inputs, targets, rcond=None)[0].T
             outputs = dataset.inputs @ weights.T
         else:
             outputs, weights = _square(grouped, targets, two_layers=depth == 2)
-    per_sample = _point_losses.value(loss, outputs, targets).sum(axis=1)
+    per_sample = _point_losses.value(loss, outputs.T, targets.T).sum(axis=0)
     if loss == "square":
         # Rounding of an exact fit is an exact fit.
         per_sample[per_sample <= 1e-26 * max(np.max(targets**2), 1e-300)] = 0.0
     return BestLoss(
         float(per_sample.mean()),
         bool(np.isfinite(outputs).all()),
-        outputs.reshape(dataset.targets.shape),
+        outputs.reshape(shape),
         per_sample,
-        None if weights is None else weights.reshape(*dataset.targets.shape[1:], dataset.dim),
+        None if weights is None else weights.reshape(*shape[1:], dataset.dim),
         dataset,
         "deep" if depth == "deep" else depth,
         slope,
+        gap,
     )
 
 

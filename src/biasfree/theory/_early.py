@@ -19,6 +19,9 @@ from biasfree import checks, losses
 from biasfree.datasets import Dataset
 from biasfree.networks import Network
 
+# A singular value below this part of the largest it could be is rounding's, and no mode.
+_NO_MODE = 1e-12
+
 
 @dataclass(frozen=True)
 class GrowthBound:
@@ -50,21 +53,24 @@ def lemma_12(network: Network, dataset: Dataset) -> GrowthBound:
 
     The window is conservative: the early phase really lasts until about ln(1/γ)/(as), see ``escape_time``.
 
+    With several outputs s is the largest singular value of β.
+
     Args:
-        network: two layers, one output.
-        dataset: scalar targets.
+        network: two layers.
+        dataset: as many outputs as the network has.
 
     Raises:
-        ValueError: another depth, several outputs.
+        ValueError: another depth, shapes that do not fit.
 
     >>> from biasfree import datasets
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
     >>> print(lemma_12(Network.init([3, 10, 1], slope=0.0, scale=1e-4, seed=0), data))
     max(‖W₁‖, ‖W₂‖) ≤ 8.18e-05·e^(3.599 t) for t < 2.615
     """
-    two_layers(network, dataset)
+    layers_and_pace(network, dataset)
     initial = max(float(np.linalg.norm(w)) for w in network.weights)
-    rate = float(np.linalg.norm(dataset.correlation) + np.trace(dataset.covariance))
+    strength = np.linalg.norm(np.atleast_2d(dataset.correlation), 2)
+    rate = float(strength + np.trace(dataset.covariance))
     return GrowthBound(initial, rate, max(0.0, -np.log(initial)) / rate)
 
 
@@ -152,20 +158,22 @@ def theorem_13(
 
 def early_solution(
     network: Network, dataset: Dataset, times: Float[Any, "*times"], loss: str = "square"
-) -> tuple[Float[np.ndarray, "*times width dim"], Float[np.ndarray, "*times 1 width"]]:
+) -> tuple[Float[np.ndarray, "*times width dim"], Float[np.ndarray, "*times outputs width"]]:
     """Eq. 23: the whole solution of the early phase's linear flow, with its growing, decaying and resting parts.
 
+    With several outputs there is a growing and a decaying part for each pair u_i, z_i of singular vectors of β.
+
     Args:
-        network: two layers, one output.
-        dataset: Condition 3 is assumed, not checked; a linear network needs none.
+        network: two layers.
+        dataset: as many outputs as the network has. Condition 3 is assumed, not checked; a linear network needs none.
         times: flow times, of any shape.
-        loss: "square", "logistic" or "exponential".
+        loss: its name.
 
     Returns:
         W₁ and W₂ at each time.
 
     Raises:
-        ValueError: as ``aligned_start``.
+        ValueError: another depth, shapes that do not fit, β = 0.
 
     >>> from biasfree import datasets
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
@@ -173,13 +181,14 @@ def early_solution(
     >>> bool(np.allclose(early_solution(network, data, 0.0)[0], network.weights[0], rtol=1e-14))
     True
     """
-    start = aligned_start(network, dataset, loss)
-    first, second, _ = two_layers(network, dataset)
-    shrinking = 0.5 * (first @ start.direction - second)
-    resting = first - np.outer(first @ start.direction, start.direction)
-    phase = start.rate * checks.numeric(times, "times")[..., None]
-    grown, shrunk = np.exp(phase) * start.readout, np.exp(-phase) * shrinking
-    return (grown + shrunk)[..., None] * start.direction + resting, (grown - shrunk)[..., None, :]
+    first, second, a = layers_and_pace(network, dataset)
+    outputs, strengths, inputs = singular_modes(dataset, loss)
+    along, out = inputs @ first.T, outputs @ second
+    phase = (a * strengths) * checks.numeric(times, "times")[..., None]
+    grown = np.exp(phase)[..., None] * (0.5 * (along + out))
+    shrunk = np.exp(-phase)[..., None] * (0.5 * (along - out))
+    rows, columns = np.swapaxes(grown + shrunk, -1, -2) @ inputs, outputs.T @ (grown - shrunk)
+    return rows + (first - along.T @ inputs), columns + (second - outputs.T @ out)
 
 
 def escape_time(init_scale: float, rate: float) -> float:
@@ -196,6 +205,41 @@ def escape_time(init_scale: float, rate: float) -> float:
     55.3
     """
     return max(0.0, -float(np.log(checks.positive(init_scale, "init_scale")))) / checks.positive(rate, "rate")
+
+
+def singular_modes(
+    dataset: Dataset, loss: str
+) -> tuple[Float[np.ndarray, "modes outputs"], Float[np.ndarray, "modes"], Float[np.ndarray, "modes dim"]]:
+    """u_i, s_i > 0 and z_i of ⟨r₀xᵀ⟩ = Σ_i s_i u_i z_iᵀ, r₀ the residual at f = 0, strongest first; β for square loss.
+
+    Raises:
+        ValueError: there is none.
+    """
+    measure = losses.get(loss)
+    residual = measure.initial_residual(measure.encoded(dataset.targets)).reshape(dataset.samples, -1)
+    left, strengths, right = np.linalg.svd(residual.T @ dataset.inputs / dataset.samples, full_matrices=False)
+    kept = strengths > _NO_MODE * np.abs(residual).max(initial=0.0) * np.abs(dataset.inputs).max()
+    if not kept.any():
+        raise ValueError("the data have no input-output correlation (β = 0): nothing grows at a rate of its own.")
+    left, strengths, right = left.T[kept], strengths[kept], right[kept]
+    # The sign of a pair of singular vectors is free; the largest entry of u is taken positive.
+    signs = np.sign(np.take_along_axis(left, np.abs(left).argmax(axis=1)[:, None], axis=1))
+    return left * signs, strengths, right * signs
+
+
+def layers_and_pace(
+    network: Network, dataset: Dataset
+) -> tuple[Float[np.ndarray, "width dim"], Float[np.ndarray, "outputs width"], float]:
+    """W₁, W₂ and a = (1+α)/2 of a two-layer network with as many outputs as the data; refuses all others."""
+    if network.depth != 2 or any(network.skips):
+        raise ValueError(f"this is theory of two-layer networks, got a {network}.")
+    if (dataset.dim, dataset.outputs) != (network.widths[0], network.widths[-1]):
+        raise ValueError(
+            f"the network takes {network.widths[0]} inputs to {network.widths[-1]} outputs, "
+            f"but the data have dimension {dataset.dim} and {dataset.outputs} outputs."
+        )
+    slope = 1.0 if network.is_linear else network.slope
+    return np.asarray(network.weights[0]), np.asarray(network.weights[1]), 0.5 * (1 + slope)
 
 
 def two_layers(network: Network, dataset: Dataset) -> tuple[np.ndarray, np.ndarray, float]:

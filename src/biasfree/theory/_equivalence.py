@@ -94,8 +94,29 @@ def relu_twin(network: Network, slope: float = 0.0) -> Network:
     return network.with_slope(slope).rescaled(weight_factor(slope))
 
 
+def mirrored(network: Network) -> Network:
+    """Each neuron (w, v) as two: (w, v)/√2 and its mirror image (−w, −v)/√2.
+
+    From such a start Theorem 5 holds exactly under Condition 3, for any weights and any number of outputs: mirror
+    images stay mirror images, and their even parts cancel (see the head of ``_modes``).
+
+    Raises:
+        ValueError: another depth than two.
+
+    >>> network = mirrored(Network.init([3, 8, 2], slope=0.0, scale=0.1, seed=0))
+    >>> x = np.ones(3)
+    >>> network.widths, bool(np.allclose(network(x), linear_twin(network)(x)))
+    ((3, 16, 2), True)
+    """
+    _two(network)
+    first, second = (np.asarray(w) / np.sqrt(2) for w in network.weights)
+    return network.with_weights([np.concatenate([first, -first]), np.concatenate([second, -second], axis=1)])
+
+
 def finite_width_error(network: Network, dataset: Dataset) -> float:
     """|ε|/2: the relative weight error of Eq. 5 that a random small start is predicted to end with, for every α < 1.
+
+    For several outputs see ``finite_width_response``.
 
     Args:
         network: the start, two layers and one output; of whatever slope, for ε does not depend on it.

@@ -42,7 +42,7 @@ def least_squares(dataset: Dataset) -> Float[np.ndarray, "dim"] | Float[np.ndarr
     >>> least_squares(Dataset([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]], [1.0, 2.0, 3.0])).round(12)
     array([1., 3.])
     """
-    axes = _principal_axes(dataset)
+    axes = principal_axes(dataset)
     return (axes.basis @ (axes.targets.T / axes.values).T).T
 
 
@@ -80,7 +80,7 @@ def regularised_limit(
             f"the regularised limit is known for scalar targets, got {dataset.outputs} outputs. "
             "Ask for each column of the targets on its own."
         )
-    axes = _principal_axes(dataset)
+    axes = principal_axes(dataset)
     if loss == "square":
         return axes.basis @ _shrunk(axes.values**2, axes.values * axes.targets, decay)
     # Without decay no norm counts, and white coordinates show a vanishing curvature for what it is.
@@ -98,8 +98,8 @@ def linear_loss(
 
     Args:
         weights: shape (..., dim), or (..., outputs, dim) for vector targets.
-        dataset: targets ±1 for logistic and exponential loss.
-        loss: "square", "logistic" or "exponential".
+        dataset: targets ±1 for logistic and exponential loss, classes for cross-entropy.
+        loss: "square", "logistic", "exponential" or "cross-entropy".
 
     Raises:
         ValueError: weights that do not fit the data, labels other than ±1.
@@ -108,16 +108,16 @@ def linear_loss(
     array([1.25, 0.  ])
     """
     weights = checks.numeric(weights, "weights")
-    losses.get(loss).check_targets(dataset.targets)
-    shape = (dataset.dim,) if dataset.targets.ndim == 1 else (dataset.outputs, dataset.dim)
+    targets = losses.get(loss).encoded(dataset.targets)
+    shape = (*targets.shape[1:], dataset.dim)
     if weights.shape[-len(shape) :] != shape:
         raise ValueError(
             f"weights must end in shape {shape} to fit {dataset.name} ({dataset.dim} dimensions, "
             f"{dataset.outputs} outputs), got shape {weights.shape}."
         )
     batch = weights.shape[: -len(shape)]
-    maps = weights.reshape(-1, dataset.outputs, dataset.dim)
-    targets = dataset.targets.reshape(dataset.samples, -1)
+    targets = targets.reshape(dataset.samples, -1)
+    maps = weights.reshape(-1, targets.shape[1], dataset.dim)
     if loss == "square":
         frame, triangle = np.linalg.qr(dataset.inputs)
         seen = frame.T @ targets
@@ -132,7 +132,7 @@ def linear_loss(
     return values.reshape(batch)
 
 
-class _PrincipalAxes(NamedTuple):
+class PrincipalAxes(NamedTuple):
     """Σ = B diag(s²) Bᵀ on the span of the inputs, and β = B (s c): c are the targets seen along the axes.
 
     Attributes:
@@ -146,7 +146,7 @@ class _PrincipalAxes(NamedTuple):
     targets: Float[np.ndarray, "rank ..."]
 
 
-def _principal_axes(dataset: Dataset) -> _PrincipalAxes:
+def principal_axes(dataset: Dataset) -> PrincipalAxes:
     """Principal axes of the inputs about the origin, weak ones to as many figures as strong ones.
 
     Whether the inputs span a direction is judged after every dimension is scaled to unit size, and the one-sided Jacobi
@@ -158,7 +158,7 @@ def _principal_axes(dataset: Dataset) -> _PrincipalAxes:
     rank = int(np.sum(stretch > max(dataset.inputs.shape) * sys.float_info.epsilon * stretch[0]))
     left, stretch, right = left[:, :rank], stretch[:rank], right[:rank]
     if rank == 0:
-        return _PrincipalAxes(np.zeros((dataset.dim, 0)), stretch, np.zeros((0, *dataset.targets.shape[1:])))
+        return PrincipalAxes(np.zeros((dataset.dim, 0)), stretch, np.zeros((0, *dataset.targets.shape[1:])))
     span = np.eye(dataset.dim) if rank == dataset.dim else np.linalg.qr(size[:, None] * right.T)[0]
     # X B = left @ core; joba=0 asks for small singular values of a column-scaled matrix to full relative accuracy.
     core = (stretch[:, None] * right * size) @ span
@@ -167,7 +167,7 @@ def _principal_axes(dataset: Dataset) -> _PrincipalAxes:
         raise RuntimeError(f"the singular values of {dataset.name} did not converge (LAPACK dgejsv: {failed}).")
     values = scaled * (work[0] / work[1]) / np.sqrt(dataset.samples)
     seen = turned.T @ (left.T @ dataset.targets) / np.sqrt(dataset.samples)
-    return _PrincipalAxes(span @ axes, values, seen)
+    return PrincipalAxes(span @ axes, values, seen)
 
 
 def _shrunk(

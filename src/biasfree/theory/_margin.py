@@ -111,7 +111,7 @@ def max_margin(dataset: Dataset) -> MaxMargin:
             f"max margin needs data that a hyperplane through the origin separates, but in {dataset.name} "
             f"{_combination(answer)}. Remove such samples, or see whether max_margin_with_bias will do."
         )
-    support, multipliers, weights = _least_norm(_signed(dataset), np.ones(dataset.samples))
+    support, multipliers, weights = least_norm(_signed(dataset), np.ones(dataset.samples))
     found = None if weights is None else _optimal(dataset, weights, 0.0, support, multipliers)
     if found is None:
         raise _too_narrow(dataset)
@@ -154,7 +154,7 @@ def max_margin_with_bias(dataset: Dataset) -> MaxMargin:
     reach = float(np.linalg.norm(inputs - origin, axis=1).max())
     for _ in range(_SHIFTS):
         rows = labels[:, None] * np.column_stack([inputs - origin, np.full(dataset.samples, reach)])
-        support, _, stacked = _least_norm(rows, np.ones(dataset.samples))
+        support, _, stacked = least_norm(rows, np.ones(dataset.samples))
         if stacked is None:
             break
         if found := _with_free_bias(dataset, support):
@@ -188,7 +188,7 @@ def separability(dataset: Dataset) -> Separability:
     rows = signed / size
     # With its own length for a level every sample counts by its direction alone.
     levels = np.linalg.norm(rows, axis=1)
-    support, multipliers, weights = _least_norm(rows, levels)
+    support, multipliers, weights = least_norm(rows, levels)
     if weights is None:
         order = np.argsort(-multipliers, kind="stable")
         return Separability(False, None, support[order], multipliers[order])
@@ -197,7 +197,7 @@ def separability(dataset: Dataset) -> Separability:
     return Separability(True, weights / np.linalg.norm(weights), support[:0], multipliers[:0])
 
 
-def _least_norm(
+def least_norm(
     rows: Float[np.ndarray, "rows dim"], levels: Float[np.ndarray, "rows"]
 ) -> tuple[Int[np.ndarray, "support"], Float[np.ndarray, "support"], Float[np.ndarray, "dim"] | None]:
     """Min ‖w‖ s.t. aᵀw ≥ h for every row a and its level h > 0: support, multipliers (w = Σ u_i a_i) and w.
@@ -284,7 +284,8 @@ def _signed(dataset: Dataset) -> Float[np.ndarray, "samples dim"]:
     """y_i x_i of a data set with one label per sample."""
     if dataset.outputs != 1:
         raise ValueError(
-            f"a margin needs one label per sample, got {dataset.outputs} outputs. Ask for each column of the targets."
+            f"a margin needs one label per sample, got {dataset.outputs} outputs. Ask for each column, or for "
+            "max_margin_classes."
         )
     losses.get("logistic").check_targets(dataset.targets)
     return dataset.targets[:, None] * dataset.inputs
