@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         gradient_flow,
     )
     from biasfree.inspection import inspect
-    from biasfree.measure import plateaus
+    from biasfree.measure import plateaus, skeleton
     from biasfree.networks import Network
 
 __version__ = "0.1.0"
@@ -56,6 +56,7 @@ _HOME = {
     "gradient_flow": "biasfree.dynamics",
     "inspect": "biasfree.inspection",
     "plateaus": "biasfree.measure",
+    "skeleton": "biasfree.measure",
 }
 _MODULES = (
     "datasets",
@@ -93,6 +94,7 @@ __all__ = [
     "networks",
     "plateaus",
     "report",
+    "skeleton",
     "studies",
     "theory",
 ]

@@ -19,6 +19,7 @@ from biasfree.measure._low_rank_fit import LowRankFit, fit_eq_39, fit_eq_40
 from biasfree.measure._neurons import LayerNeurons, Neurons, neurons
 from biasfree.measure._plateaus import Plateau, Plateaus, plateaus
 from biasfree.measure._rank_excess import RankExcess, rank_excess
+from biasfree.measure._skeleton import Drop, Skeleton, skeleton
 from biasfree.measure._structure import Spectrum, Structure, spectrum, structure
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "ActiveDirection",
     "Approach",
     "Assumption4",
+    "Drop",
     "EarlyPhase",
     "EquivalenceErrors",
     "Invariant",
@@ -37,6 +39,7 @@ __all__ = [
     "Plateau",
     "Plateaus",
     "RankExcess",
+    "Skeleton",
     "Spectrum",
     "Structure",
     "active_block_balance",
@@ -54,6 +57,7 @@ __all__ = [
     "plateaus",
     "rank_excess",
     "same_pattern_balance",
+    "skeleton",
     "spectrum",
     "stream_balance",
     "structure",

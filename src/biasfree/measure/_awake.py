@@ -1,11 +1,7 @@
-"""Which neurons of a two-layer network are awake, what they compute together, and where their residuals tend to.
+"""Which neurons of a two-layer network are awake, and what they compute together.
 
 Neurons of one sign of v that are active on the same samples act as one: with σ' = φ_i on sample i they add φ_i Mᵀx_i to
 the output, M = Σ v w. Each such **group** is a linear network by itself, and groups of equal M are one linear network.
-
-While no awake neuron changes sides, the output is linear in the maps M, and the square loss convex: the plateau's
-residuals tend to what is left when y is fitted by all columns φ_i P x_i of all groups, P projecting out the lines a
-group slides on. Where awake neurons rest, none of these columns sees the residuals: ⟨r φ P x⟩ = 0.
 """
 
 from dataclasses import dataclass
@@ -14,13 +10,17 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from biasfree.datasets import Dataset
-from biasfree.lines import Lines
+from biasfree.lines import Lines, lines
 from biasfree.networks import Network
 
 # The sleeping neurons together have at most this share of the targets' size in the output.
 _NEGLIGIBLE = 0.03
+# Neurons at less than this angle are parallel.
+_PARALLEL = 0.02
 # An input below this share of ‖w‖‖x‖ means that the neuron slides along the sample's boundary.
 _ON_BOUNDARY = 1e-7
+# A group answers for a sample if it gives more than this share of the targets' size there.
+_FELT = 1e-3
 # Maps that differ by less than this share are one linear network.
 _SAME_MAP = 0.1
 
@@ -34,7 +34,7 @@ class ActiveDirection:
         sign: of v.
         size: ‖Σ v w‖.
         neurons: which ones.
-        samples: those they are active on, wᵀx > 0.
+        samples: those they are active on, wᵀx > 0, and answer to noticeably.
         sliding: whether they slide along the boundary of some sample.
     """
 
@@ -59,19 +59,31 @@ class ActiveDirection:
 
 
 def asleep(network: Network, dataset: Dataset) -> Bool[np.ndarray, "width"]:
-    """The smallest neurons, as many as together have a negligible output."""
+    """The smallest neurons, as many as together have a negligible output, unless they are parallel to a larger one.
+
+    Parallel neurons stay parallel: a small one beside a large one is awake with it, and goes where it goes.
+    """
     first, second = (np.asarray(layer) for layer in network.weights)
     reach = float(np.sqrt(np.mean(np.sum(dataset.inputs**2, axis=1))))
     shares = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=0) * reach
     order = np.argsort(shares)
     targets = float(np.sqrt(np.mean(np.asarray(dataset.targets).reshape(dataset.samples, -1) ** 2))) or 1.0
-    small = np.cumsum(shares[order]) <= _NEGLIGIBLE * targets
     sleeping = np.zeros(len(shares), dtype=bool)
-    sleeping[order[small]] = True
-    return sleeping
+    sleeping[order[np.cumsum(shares[order]) <= _NEGLIGIBLE * targets]] = True
+    rows = np.concatenate([_units(first), _units(second.T)], axis=1)
+    # Half the sum of the two cosines, of w and of v.
+    alike = 0.5 * rows @ rows[~sleeping].T
+    return sleeping & (alike < 1 - _PARALLEL**2 / 4).all(axis=1)
 
 
-def sides(first: Float[np.ndarray, "rows dim"], grouped: Lines) -> Float[np.ndarray, "rows lines"]:
+def _units(rows: np.ndarray) -> np.ndarray:
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    scaled = rows / np.where(largest > 0, largest, 1.0)
+    length = np.linalg.norm(scaled, axis=1, keepdims=True)
+    return np.asarray(scaled / np.where(length > 0, length, 1.0))
+
+
+def _sides(first: Float[np.ndarray, "rows dim"], grouped: Lines) -> Float[np.ndarray, "rows lines"]:
     """The side of every line that rows are on: −1, 0 on it, 1."""
     reach = first @ grouped.directions.T
     size = np.linalg.norm(first, axis=1, keepdims=True)
@@ -79,14 +91,15 @@ def sides(first: Float[np.ndarray, "rows dim"], grouped: Lines) -> Float[np.ndar
 
 
 def active_directions(
-    network: Network, awake: Bool[np.ndarray, "width"], dataset: Dataset, grouped: Lines
+    network: Network, awake: Bool[np.ndarray, "width"], dataset: Dataset
 ) -> tuple[ActiveDirection, ...]:
     """The groups of awake neurons, the largest first. One output."""
     first, second = np.asarray(network.weights[0]), np.asarray(network.weights[1])[0]
     members = np.flatnonzero(awake & (second != 0))
     if not members.size:
         return ()
-    side = sides(first[members], grouped)
+    targets = float(np.sqrt(np.mean(dataset.targets**2))) or 1.0
+    side = _sides(first[members], lines(dataset.inputs))
     keys = np.column_stack([side, np.sign(second[members])])
     _, group = np.unique(keys, axis=0, return_inverse=True)
     found = []
@@ -96,7 +109,7 @@ def active_directions(
         size = float(np.linalg.norm(joint))
         if size == 0:
             continue
-        active = np.flatnonzero(dataset.inputs @ joint > _ON_BOUNDARY * size * np.linalg.norm(dataset.inputs, axis=1))
+        active = np.flatnonzero(dataset.inputs @ joint > _FELT * targets)
         sliding = bool((side[group.ravel() == which][0] == 0).any())
         found.append(ActiveDirection(joint / size, int(np.sign(second[here[0]])), size, here, active, sliding))
     return tuple(sorted(found, key=lambda each: -each.size))
@@ -121,30 +134,3 @@ def linear_networks(groups: tuple[ActiveDirection, ...]) -> tuple[tuple[int, ...
             found.append((group.map, samples))
     met = [sample for _, members in found for sample in members]
     return tuple(tuple(sorted(members)) for _, members in found) if len(met) == len(set(met)) else None
-
-
-def resting_residuals(
-    residuals: Float[np.ndarray, "samples"],
-    groups: tuple[ActiveDirection, ...],
-    dataset: Dataset,
-    grouped: Lines,
-    slope: float,
-) -> Float[np.ndarray, "samples"] | None:
-    """Where residuals of the square loss tend to while awake neurons stay in their cells; None if they leave them."""
-    if not groups:
-        return residuals
-    side = sides(np.array([group.direction for group in groups]), grouped)
-    columns, frames = [], []
-    for group, own in zip(groups, side, strict=True):
-        held = grouped.directions[own == 0]
-        frame = np.eye(dataset.dim) if not len(held) else np.eye(dataset.dim) - np.linalg.pinv(held) @ held
-        reach = dataset.inputs @ group.direction
-        # On its own boundary a group gives nothing on either side.
-        columns.append(np.where(reach > 0, 1.0, slope)[:, None] * (dataset.inputs @ frame))
-        frames.append(frame)
-    change = np.linalg.lstsq(np.concatenate(columns, axis=1), residuals, rcond=1e-9)[0].reshape(len(groups), -1)
-    after = np.array([g.map + f @ c for g, f, c in zip(groups, frames, change, strict=True)])
-    signs = np.array([[group.sign] for group in groups])
-    if (sides(signs * after, grouped) * side < 0).any():
-        return None
-    return residuals - np.concatenate(columns, axis=1) @ change.ravel()

@@ -4,7 +4,8 @@ Let V be what the run descends on (L, or L + ½λ‖W‖² with weight decay; ln
 all.
 
 1. **Monotone curve.** V̂ is half way between the lowest value so far and the highest still to come. It never rises; the
-   gap between the two is what the curve goes up and down by, its noise: rounding of a flow, oscillation of descent.
+   gap between the two is what the curve goes up and down by, its noise: rounding of a flow, oscillation of descent. A
+   curve that often rises is taken to have six times its median rise of noise everywhere.
 2. **Speeds.** Saved times are joined into blocks over each of which V̂ falls by more than four times the noise there. A
    block's speed is its fall over its duration.
 3. **Slow and fast.** A plateau is a dip of the speed, a transition a peak; each must differ from its neighbours by a
@@ -31,6 +32,8 @@ FASTER, VISIBLE = 3.0, 1e-3
 # Share of a transition that belongs to the plateaus on either side of it.
 SHOULDER = 0.1
 _NOISES = 4.0
+# A curve is noisy if it rises at more than this share of its saved times.
+_OFTEN = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,10 @@ class Cut:
 
 
 def cut(
-    times: Float[np.ndarray, "saved"], values: Float[np.ndarray, "saved"], rounding: float = 0.0
+    times: Float[np.ndarray, "saved"],
+    values: Float[np.ndarray, "saved"],
+    rounding: float = 0.0,
+    least: float | None = None,
 ) -> tuple[list[Cut], bool]:
     """Cut a falling curve into plateaus by the rule above.
 
@@ -61,6 +67,7 @@ def cut(
         times: increasing.
         values: what falls.
         rounding: smallest difference of values that means anything.
+        least: the smallest visible fall; a thousandth of the whole by default.
 
     Returns:
         The plateaus in order of time, and whether the curve still falls where it ends.
@@ -72,7 +79,9 @@ def cut(
     """
     curve, noise = _monotone(values)
     fall = float(curve[0] - curve[-1])
-    if len(times) < 3 or not fall > _NOISES * max(float(noise.max()), rounding):
+    # What the noise can do is not a fall.
+    least = max(VISIBLE * fall if least is None else least, float(np.median(noise)))
+    if len(times) < 3 or not fall > max(_NOISES * max(float(noise.max()), rounding), least):
         return _standing(times, curve, noise, rounding), False
     edges = _blocks(curve, noise, rounding)
     lengths = np.diff(times[edges])
@@ -85,7 +94,6 @@ def cut(
     if slow and slow[-1] == len(speeds) - 1:
         moments[-1] = float(times[-1])
     dips = [_Dip(t, float(np.interp(t, times, curve)), float(speeds[b])) for t, b in zip(moments, slow, strict=True)]
-    least = VISIBLE * fall
     dips = _visible(dips, least)
     if dips and dips[-1].moment == times[-1] and not _rests(times, curve, dips, least):
         dips = dips[:-1]
@@ -102,7 +110,11 @@ class _Dip(NamedTuple):
 def _monotone(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low = np.minimum.accumulate(values)
     high = np.maximum.accumulate(values[::-1])[::-1]
-    return 0.5 * (low + high), high - low
+    rises = np.diff(values)
+    rises = rises[rises > 0]
+    # Where a noisy curve falls fast it never rises: noise that is met everywhere is there too.
+    usual = 6 * float(np.median(rises)) if len(rises) > _OFTEN * len(values) else 0.0
+    return 0.5 * (low + high), np.maximum(high - low, usual)
 
 
 def _standing(times: np.ndarray, curve: np.ndarray, noise: np.ndarray, rounding: float) -> list[Cut]:

@@ -7,24 +7,27 @@ linear the function is there are still told.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import brentq
 
-from biasfree.lines import lines
 from biasfree.measure import _awake, _story
 from biasfree.measure._awake import ActiveDirection
-from biasfree.measure._cutting import VISIBLE, Cut, cut
+from biasfree.measure._cutting import SHOULDER, VISIBLE, Cut, cut
+from biasfree.measure._ending import ending
 from biasfree.measure._linearity import linearity
 from biasfree.measure._reasons import NOT_TOLD, Reason, reason
-from biasfree.measure._waking import waking
 from biasfree.networks import Network
 from biasfree.theory import Gathering, _point_losses
 
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
+
+# How closely begin and end are placed, relative to the time.
+_CLOSE = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,8 @@ class Plateau:
             where not told.
         predicted_end: from the early flow of the sleepers on the plateau's residuals, from ``begin`` on; infinite if
             no sleeper grows, NaN where nothing is predicted.
+        predicted_by: "early flow" of the sleepers; "awake neurons alone", where these turn, or wake without a visible
+            fall, and their own flow had to be followed; "" where nothing ends it or nothing is told.
         reason: why it ends or does not.
     """
 
@@ -63,6 +68,7 @@ class Plateau:
     asleep: int | None
     growth: tuple[Gathering, ...] | None
     predicted_end: float
+    predicted_by: str
     reason: Reason
 
     @property
@@ -182,11 +188,39 @@ def plateaus(trajectory: "Trajectory") -> Plateaus:
     if not usable.all():
         raise ValueError("the run's losses are not all numbers, so its plateaus cannot be told; see its status.")
     cuts, falling = cut(np.asarray(trajectory.times), np.asarray(values), trajectory.rounding)
-    explained = tuple(_explained(trajectory, each) for each in cuts)
+    if trajectory.settings["clock"] == "time":
+        cuts = [_placed(trajectory, values, each) for each in cuts]
+    way: list[tuple[np.ndarray, float]] = []
+    explained = tuple(_explained(trajectory, each, way) for each in cuts)
     start = trajectory.template
     scale = float(np.mean([_norm(np.asarray(layer)) for layer in start.weights]))
     subject = f"{start} on {trajectory.dataset.name}, {trajectory.settings['loss']} loss"
     return Plateaus(explained, falling, float(trajectory.times[-1]), scale, subject, trajectory)
+
+
+def _placed(run: "Trajectory", values: np.ndarray, each: Cut) -> Cut:
+    """Begin and end to a thousandth of the time, by integrating again where saved times are too far apart."""
+    data, decay = run.dataset, run.settings["weight_decay"]
+    targets = data.targets
+
+    def value(t: float) -> float:
+        network = run.at(t)
+        points = _point_losses.value(run.settings["loss"], np.asarray(network(data.inputs)), targets)
+        norm = sum(float(np.sum(np.asarray(layer) ** 2)) for layer in network.weights)
+        return float(np.sum(points)) / data.samples + 0.5 * decay * norm
+
+    def placed(time: float, level: float) -> float:
+        k = int(np.searchsorted(run.times, time))
+        if not 0 < k < len(run.times) or run.times[k] - run.times[k - 1] < _CLOSE * time:
+            return time
+        low, high = float(run.times[k - 1]), float(run.times[k])
+        if not values[k - 1] > level > values[k]:
+            return time
+        return float(brentq(lambda t: value(t) - level, low, high, xtol=_CLOSE * high / 10, rtol=_CLOSE / 10))
+
+    end = placed(each.end, each.level - SHOULDER * each.after) if each.after else each.end
+    begin = placed(each.begin, each.level + SHOULDER * each.before) if each.before else each.begin
+    return replace(each, begin=begin, end=end)
 
 
 def _norm(layer: np.ndarray) -> float:
@@ -194,7 +228,8 @@ def _norm(layer: np.ndarray) -> float:
     return largest * float(np.linalg.norm(layer / largest))
 
 
-def _explained(run: "Trajectory", each: Cut) -> Plateau:
+def _explained(run: "Trajectory", each: Cut, way: list[tuple[np.ndarray, float]]) -> Plateau:
+    """One plateau; its residuals and its duration are added to the way that neurons have come."""
     at = int(np.argmin(np.abs(run.times - each.slowest)))
     network, data = run.template.with_weights([layer[at] for layer in run.weights]), run.dataset
     linear = linearity(network, np.concatenate([data.inputs, -data.inputs]))
@@ -202,37 +237,16 @@ def _explained(run: "Trajectory", each: Cut) -> Plateau:
     common = (each.begin, each.end, level, float(run.times[at]), each.after, linear.error, linear.linear_map)
     simple = network.depth == 2 and data.outputs == 1 and not any(network.skips) and all(network.rectified)
     if not simple or run.settings["clock"] == "loss":
-        return Plateau(*common, _first_layer(network), None, None, None, math.nan, NOT_TOLD)
-    grouped = lines(data.inputs)
+        return Plateau(*common, _first_layer(network), None, None, None, math.nan, "", NOT_TOLD)
     sleeping = _awake.asleep(network, data)
-    groups = _awake.active_directions(network, ~sleeping, data, grouped)
-    residuals, curvature = _at_rest(run, network, groups, sleeping)
-    future = waking(
-        run.at(each.begin), np.flatnonzero(sleeping), data, residuals, curvature, each.begin,
-        VISIBLE * float(run.losses.max() - run.losses.min()),
-        run.settings["weight_decay"], run.settings.get("learning_rate", 0.0),
-    )  # fmt: skip
-    told = reason(future, each, run, residuals)
-    return Plateau(
-        *common, groups, _awake.linear_networks(groups), int(sleeping.sum()), future.growth, future.end, told
-    )
-
-
-def _at_rest(
-    run: "Trajectory", network: Network, groups: tuple[ActiveDirection, ...], sleeping: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The plateau's residuals and curvatures: of the awake neurons, where they come to rest."""
-    data, loss = run.dataset, run.settings["loss"]
-    first, second = (np.asarray(layer) for layer in network.weights)
-    awake = network.with_weights([np.where(sleeping[:, None], 0.0, first), np.where(sleeping, 0.0, second)])
-    outputs = np.asarray(awake(data.inputs))
-    residuals = np.asarray(_point_losses.residual(loss, outputs, data.targets))
-    curvature = np.asarray(_point_losses.curvature(loss, outputs, data.targets))
-    if loss == "square" and not run.settings["weight_decay"]:
-        slope = 1.0 if network.is_linear else network.slope
-        resting = _awake.resting_residuals(residuals, groups, data, lines(data.inputs), slope)
-        residuals = residuals if resting is None else resting
-    return residuals, curvature
+    groups = _awake.active_directions(network, ~sleeping, data)
+    least = VISIBLE * float(run.losses.max() - run.losses.min())
+    future = ending(run, each, sleeping, least)
+    told, growth = reason(future, each, run, way), future.waking.growth
+    if math.isfinite(each.end) and future.awake.stretches:
+        way.append((future.awake.stretches[-1].residuals, each.end - sum(time for _, time in way)))
+    networks = _awake.linear_networks(groups)
+    return Plateau(*common, groups, networks, int(sleeping.sum()), growth, future.end, future.by, told)
 
 
 def _first_layer(network: Network) -> tuple[ActiveDirection, ...]:

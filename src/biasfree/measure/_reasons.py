@@ -8,7 +8,8 @@ import numpy as np
 
 from biasfree.lines import lines
 from biasfree.measure._cutting import Cut
-from biasfree.measure._waking import Waking
+from biasfree.measure._ending import Ending
+from biasfree.measure._missing import missing
 
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
@@ -23,8 +24,8 @@ class Reason:
 
     Attributes:
         kind: "grows" (sleepers grow until they end it), "minimum" (no growth rate is positive: no two-layer network of
-            any width does better), "nobody grows" (there are growing directions, but no sleeper in their basins),
-            "turning" (awake neurons have not come to rest and go on by themselves) or "not told".
+            any width does better, or the data are fitted), "nobody grows" (there are growing directions, but no sleeper
+            in their basins), "turning" (awake neurons have not come to rest and go on by themselves) or "not told".
         text: the sentence.
     """
 
@@ -35,20 +36,29 @@ class Reason:
 NOT_TOLD = Reason("not told", "It is explained for two-layer networks with one output on the flow's own clock only.")
 
 
-def reason(future: Waking, each: Cut, run: "Trajectory", residuals: np.ndarray) -> Reason:
-    """The reason for what happens to a plateau of a two-layer network."""
-    until = float(run.times[-1])
-    if math.isfinite(future.end):
-        fastest = future.growth[0]
-        text = f"They end it at t ≈ {future.end:.4g} by prediction"
+def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndarray, float]]) -> Reason:
+    """The reason for what happens to a plateau of a two-layer network.
+
+    Args:
+        future: what becomes of it.
+        each: where it is.
+        run: the run.
+        way: residuals and durations of the plateaus before it.
+    """
+    end, until = future.end, float(run.times[-1])
+    if math.isfinite(end):
+        kind = "turning" if future.turning else "grows"
+        text = "Awake neurons still turn and end it by themselves" if future.turning else "They end it"
+        if future.unseen:
+            text = f"{future.unseen} of these groups wake without a visible fall of the loss; the next one ends it"
+        text += f" at t ≈ {end:.4g} by prediction"
         if math.isfinite(each.end):
-            text += f", {each.end:.4g} measured."
-        elif future.end > until:
-            text += f", after the end of the run (t = {until:.4g})."
-        else:
-            text += ", but it has not ended."
-        return Reason("grows", text if fastest is not None else "")
+            return Reason(kind, f"{text}, {each.end:.4g} measured.")
+        return Reason(kind, f"{text}, after the end of the run." if end > until else f"{text}, but it has not ended.")
+    if not future.awake.stretches:
+        return Reason("minimum", "It never ends: the data are fitted, and nothing visible is left to learn.")
     grouped, data = lines(run.dataset.inputs), run.dataset
+    residuals = future.awake.stretches[-1].residuals
     pull, even, kept = grouped.pulls(residuals / data.samples)
     reach = float(np.mean(np.abs(data.targets) * np.linalg.norm(data.inputs, axis=1)))
     if np.linalg.norm(pull) + np.abs(even[kept]).sum() <= _NOTHING * reach:
@@ -58,7 +68,10 @@ def reason(future: Waking, each: Cut, run: "Trajectory", residuals: np.ndarray) 
             "wide, does better.",
         )
     text = (
-        f"It never ends: no sleeper is in a growing basin ({len(future.resting)} feel no pull where they are, "
-        f"{len(future.inactive)} are active on no sample)."
+        f"It never ends: no sleeper is in a growing basin ({len(future.waking.resting)} feel no pull where they are, "
+        f"{len(future.waking.inactive)} are active on no sample)."
     )
-    return Reason("nobody grows", text)
+    slope = 1.0 if run.template.is_linear else run.template.slope
+    scale = min(max(float(np.linalg.norm(np.asarray(layer))) for layer in run.template.weights), 1.0)
+    told = missing(data, slope, way, residuals, scale, run.settings["weight_decay"])
+    return Reason("nobody grows", f"{text} {told}")

@@ -97,6 +97,7 @@ def as_dict(one: "Plateau") -> dict[str, Any]:
         "asleep": one.asleep,
         "growth": None if one.growth is None else [_growth(each) for each in one.growth],
         "predicted_end": number(one.predicted_end),
+        "predicted_by": one.predicted_by,
         "prediction_error": number(one.prediction_error),
         "reason": one.reason.kind,
         "text": str(one),

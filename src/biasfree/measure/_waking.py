@@ -3,24 +3,32 @@
 A neuron whose output is negligible does not disturb the others, so that on a plateau, with residuals r that do not
 move, it obeys the equations of the early phase with r in the place of y: ẇ = v c(w), v̇ = c(w)ᵀw. It gathers at an
 extremum of G(u) = ⟨r σ(uᵀx)⟩ and grows there at the rate |G(u)|, less by λ with weight decay. A sleeper in the cell of
-an awake neuron at rest feels nothing: ⟨r σ' x⟩ is what the awake neuron has brought to zero.
+an awake neuron at rest feels nothing: ⟨r σ' x⟩ is what the awake neuron has brought to zero. While awake neurons still
+come to rest, their residuals are taken for constant over short stretches, one after the other.
 
 **The predicted end.** Let s(t) be the output of the sleepers that grow. Along it the loss falls by
 ⟨r s⟩ − ½⟨h s²⟩ with h the loss's curvature, at most by ⟨r s⟩²/2⟨h s²⟩. A tenth of that, the share of a transition that
-belongs to the plateau before it, is made when ⟨h s²⟩/⟨r s⟩ = 1 − √0.9.
+belongs to the plateau before it, is made when ⟨h s²⟩/⟨r s⟩ = 1 − √0.9. The first gathering group to reach this ends it.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from biasfree.datasets import Dataset
+from biasfree.measure._alone import Alone, Stretch
 from biasfree.measure._cutting import SHOULDER
 from biasfree.networks import Network
 from biasfree.theory import EarlyFlow, Gathering, early_flow, gather
 
 _GROWN = 1 - np.sqrt(1 - SHOULDER)
+# A sample whose input is below this share of ‖w‖‖x‖ is not seen.
+_SEEN = 1e-12
+# Rates below this share of what the residuals could pull with are zero.
+_NO_RATE = 1e-6
+# Beyond this size a neuron sleeps no more, whatever the units.
+_LARGE = 1e10
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,60 +37,91 @@ class Waking:
 
     Attributes:
         growth: where the residuals make sleepers gather, the fastest first; ``neurons`` are rows of the whole network.
-        end: the predicted end; infinite if no sleeper grows.
+        end: when they end the plateau; infinite if none of them grows.
+        first: the neurons that end it.
+        fall: how far the loss can fall along their direction alone.
         resting: sleepers that feel no pull where they end: in an awake neuron's cell, or at a boundary.
         inactive: sleepers that are active on no sample (slope 0).
     """
 
     growth: tuple[Gathering, ...]
     end: float
+    first: Int[np.ndarray, "first"]
+    fall: float
     resting: Int[np.ndarray, "resting"]
     inactive: Int[np.ndarray, "inactive"]
+
+    @classmethod
+    def nobody(cls, inactive: Int[np.ndarray, "inactive"] | None = None) -> "Waking":
+        """No sleeper that could do anything."""
+        none = np.zeros(0, dtype=int)
+        return cls((), np.inf, none, 0.0, none, none if inactive is None else inactive)
 
 
 def waking(
     network: Network,
     sleeping: Int[np.ndarray, "sleepers"],
     dataset: Dataset,
-    residuals: Float[np.ndarray, "samples"],
-    curvature: Float[np.ndarray, "samples"],
-    begin: float,
-    least: float,
+    awake: Alone,
     decay: float = 0.0,
     learning_rate: float = 0.0,
 ) -> Waking:
-    """Follow the sleepers of a two-layer network on fixed residuals.
+    """Follow the sleepers of a two-layer network on the residuals of the awake neurons.
 
     Args:
-        network: at ``begin``; one output.
+        network: at the plateau's first moment; one output.
         sleeping: rows of the neurons that sleep.
         dataset: the samples.
-        residuals: r, −∂ℓ/∂f of each sample while the plateau lasts.
-        curvature: ∂²ℓ/∂f².
-        begin: the plateau's first moment.
-        least: the smallest fall of the loss that is visible.
+        awake: the awake neurons alone.
         decay: λ.
         learning_rate: η of descent, whose clock runs slow by ηρ/ln(1 + ηρ); 0 for a flow.
     """
     none = np.zeros(0, dtype=int)
-    if not sleeping.size:
-        return Waking((), np.inf, none, none)
-    rows = [np.asarray(network.weights[0])[sleeping], np.asarray(network.weights[1])[:, sleeping]]
-    sleepers = Network(rows, network.slope)
-    pulling = Dataset(dataset.inputs, residuals)
-    flow = early_flow(sleepers, pulling)
-    growing = _visible(flow, curvature, pulling, least, decay)
-    inactive = none
+    begin = awake.stretches[0].begin
+    rows = np.asarray(network.weights[0])[sleeping]
+    seen = np.ones(len(sleeping), dtype=bool)
     if network.slope == 0 and not network.is_linear:
-        seen = (rows[0] @ dataset.inputs.T > 0).any(axis=1)
-        inactive = sleeping[~seen & ~growing]
-    resting = np.setdiff1d(sleeping[~growing], inactive)
+        # A neuron that was left at the edge of the cell in which it sees nothing stays there.
+        sizes = np.linalg.norm(dataset.inputs, axis=1) * np.linalg.norm(rows, axis=1, keepdims=True)
+        seen = (rows @ dataset.inputs.T > _SEEN * sizes).any(axis=1)
+    inactive, sleeping, rows = sleeping[~seen], sleeping[seen], rows[seen]
+    if not sleeping.size:
+        return Waking.nobody(inactive)
+    sleepers = Network([rows, np.asarray(network.weights[1])[:, sleeping]], network.slope)
+    flows = _followed(sleepers, dataset, awake.stretches, decay)
+    flow, last = flows[-1], awake.stretches[-1]
+    # Who sleeps in an awake neuron's cell grows while that one comes to rest, and no longer: the last stretch decides.
+    reach = float(np.mean(np.abs(last.residuals) * np.linalg.norm(dataset.inputs, axis=1)))
+    growing = flow.rate - decay > max(_NO_RATE * reach, 2 * awake.still)
+    end, first = np.inf, none
+    for each, now, after in zip(flows, awake.stretches, (*awake.stretches[1:], None), strict=True):
+        grown, members = _grown(each, growing, dataset.inputs, now, decay)
+        if after is None or now.begin + grown <= after.begin:
+            end, first = now.begin + max(grown, 0.0), members
+            break
+    resting = sleeping[~growing]
     groups = tuple(_renamed(group, sleeping, decay) for group in gather(flow) if growing[group.neurons[0]])
-    end = begin + _grown(flow, growing, pulling, curvature, decay)
     if learning_rate and groups and np.isfinite(end):
         gain = learning_rate * groups[0].rate
         end = begin + (end - begin) * gain / np.log1p(gain)
-    return Waking(groups, float(end), resting, inactive)
+    fall = 0.0
+    if first.size:
+        fall = float((flow.rate[first[0]] - decay) ** 2 / (2 * _weights(flow, dataset.inputs, last)[first[0]]))
+    return Waking(groups, float(end), sleeping[first], fall, resting, inactive)
+
+
+def _followed(sleepers: Network, dataset: Dataset, stretches: tuple[Stretch, ...], decay: float) -> list[EarlyFlow]:
+    """The sleepers' flow on each stretch, from where the one before has brought them."""
+    flows: list[EarlyFlow] = []
+    for k, now in enumerate(stretches):
+        if k:
+            length = now.begin - stretches[k - 1].begin
+            fading = np.exp(-decay * length)
+            sleepers = Network(
+                [fading * np.asarray(layer) for layer in flows[-1].at(length, _LARGE).weights], sleepers.slope
+            )
+        flows.append(early_flow(sleepers, Dataset(dataset.inputs, now.residuals)))
+    return flows
 
 
 def _renamed(group: Gathering, sleeping: np.ndarray, decay: float) -> Gathering:
@@ -91,43 +130,29 @@ def _renamed(group: Gathering, sleeping: np.ndarray, decay: float) -> Gathering:
     )
 
 
-def _visible(flow: EarlyFlow, curvature: np.ndarray, pulling: Dataset, least: float, decay: float) -> np.ndarray:
-    """The sleepers that grow to something: along its limit each could make the loss fall by (ρ − λ)²/2⟨hσ²⟩."""
-    reach = flow.limit_direction @ pulling.inputs.T
-    weight = np.mean(curvature * np.maximum(reach, flow.network.slope * reach) ** 2, axis=1)
+def _weights(flow: EarlyFlow, inputs: np.ndarray, now: Stretch) -> np.ndarray:
+    """⟨hσ²⟩ at the limits."""
+    reach = flow.limit_direction @ inputs.T
+    return np.asarray(np.mean(now.curvature * np.maximum(reach, flow.network.slope * reach) ** 2, axis=1))
+
+
+def _grown(
+    flow: EarlyFlow, growing: np.ndarray, inputs: np.ndarray, now: Stretch, decay: float
+) -> tuple[float, Int[np.ndarray, "members"]]:
+    """When the first group of growing sleepers has made a tenth of what it can, counted from the stretch's begin.
+
+    A group of rate ρ has an output u²σ(rᵀx), u² = Σ|v|‖w‖ = Σe^{2(ln amplitude + ρt)}, and can make all of its fall
+    with u² = ρ/⟨hσ²⟩.
+    """
     rate = flow.rate - decay
-    return (rate > 0) & (rate**2 > 2 * least * weight)
-
-
-def _grown(flow: EarlyFlow, growing: np.ndarray, pulling: Dataset, curvature: np.ndarray, decay: float) -> float:
-    """How long until the growing sleepers have made a tenth of what they can."""
-    if not growing.any():
-        return np.inf
-
-    def share(time: float) -> float:
-        network = flow.at(time)
-        first, second = (np.asarray(layer) for layer in network.weights)
-        reach = first[growing] @ pulling.inputs.T
-        output = second[0, growing] @ np.maximum(reach, network.slope * reach) * np.exp(-2 * decay * time)
-        gain = float(np.mean(pulling.targets * output))
-        return float(np.mean(curvature * output**2)) / gain if gain > 0 else 0.0
-
-    # When the first of them alone, grown at its last rate, would have made all it can.
-    limit = flow.limit_direction[growing] @ pulling.inputs.T
-    response = np.maximum(limit, flow.network.slope * limit)
-    rate = flow.rate[growing]
-    weight = np.mean(curvature * response**2, axis=1)
-    with np.errstate(divide="ignore"):
-        times = (0.5 * np.log(rate / weight) - flow.log_amplitude[growing]) / (rate - decay)
-    high = max(float(np.min(times)), 0.0) + 1e-9
-    if share(0.0) >= _GROWN:
-        return 0.0
-    low = 0.0
-    while share(high) < _GROWN:
-        low, high = high, high + 1.0 / float(rate.max())
-        if not np.isfinite(high) or low > 1e3 * (1 + float(np.max(times))):
-            return np.inf
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if share(middle) >= _GROWN else (middle, high)
-    return high
+    weights = _weights(flow, inputs, now)
+    first, who = np.inf, np.zeros(0, dtype=int)
+    for group in gather(flow):
+        members = group.neurons[growing[group.neurons] & (rate[group.neurons] > 0)]
+        if members.size:
+            size = np.logaddexp.reduce(2 * flow.log_amplitude[members])
+            with np.errstate(divide="ignore"):  # a sleeper that meets only samples whose loss is flat
+                enough = np.log(_GROWN * rate[members[0]] / weights[members[0]])
+            time = float(enough - size) / (2 * rate[members[0]])
+            first, who = (time, members) if time < first else (first, who)
+    return first, who

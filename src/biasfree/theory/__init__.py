@@ -11,6 +11,7 @@ from biasfree.theory._deep import EffectiveMap, effective_map, eq_12_velocity, e
 from biasfree.theory._deep_closed import aligned_norm, aligned_time, drop_time
 from biasfree.theory._deep_flow import DeepFlow, deep_reduced_flow, deep_weights
 from biasfree.theory._deep_paths import DeepStaircase, TwoPathFlow, deep_staircase, two_path_flow, two_path_weights
+from biasfree.theory._departure import Departure, Leaver, departure, departure_threshold
 from biasfree.theory._early import (
     AlignedStart,
     GrowthBound,
@@ -70,6 +71,7 @@ __all__ = [
     "ClassMargin",
     "DeepFlow",
     "DeepStaircase",
+    "Departure",
     "EarlyFlow",
     "EffectiveMap",
     "FiniteWidthResponse",
@@ -80,6 +82,7 @@ __all__ = [
     "Identity",
     "Inequality",
     "LayerBound",
+    "Leaver",
     "MaxMargin",
     "ModeStaircase",
     "Modes",
@@ -100,6 +103,8 @@ __all__ = [
     "deep_reduced_flow",
     "deep_staircase",
     "deep_weights",
+    "departure",
+    "departure_threshold",
     "depth_separation_network",
     "descent_lag",
     "drop_time",

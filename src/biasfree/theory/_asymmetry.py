@@ -126,6 +126,17 @@ def asymmetry(dataset: Dataset, seed: int | np.random.Generator = 0, effort: int
     )
 
 
+def signed_bound(
+    coefficients: Float[np.ndarray, "lines"], directions: Float[np.ndarray, "lines dim"], dim: int, seed: int = 0
+) -> Bound:
+    """max_r ‖Σ_l sgn(rᵀd_l) s_l d_l‖ for numbers s_l, enclosed."""
+    rng = np.random.default_rng(seed)
+    if not len(coefficients):
+        return Bound(0.0, 0.0, np.eye(dim)[0], True, 0.0)
+    starts = rng.normal(size=(32, dim))
+    return _bound(coefficients[:, None], directions, 1.0, starts, rng, 32)
+
+
 def _bound(
     coefficients: Float[np.ndarray, "lines ..."],
     directions: Float[np.ndarray, "lines dim"],

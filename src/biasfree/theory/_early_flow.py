@@ -52,11 +52,14 @@ class EarlyFlow:
     network: Network
     _segments: Segments
 
-    def at(self, time: float) -> Network:
-        """The network at a flow time, as long as its output is negligible."""
+    def at(self, time: float, largest: float = np.inf) -> Network:
+        """The network at a flow time, as long as its output is negligible.
+
+        Neurons that would be larger than ``largest``, for which the phase is over, are given that size.
+        """
         t = checks.non_negative(time, "time")
         first, second, log_size = self._segments.at(t, self.network.widths[1])
-        size = np.exp(log_size)
+        size = np.exp(np.minimum(log_size, np.log(largest)))
         return self.network.with_weights([size[:, None] * first, (size * second)[None]])
 
     def __str__(self) -> str:
