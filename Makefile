@@ -8,7 +8,7 @@ ifneq ($(shell $(RUN)python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(ab
 $(shell rm -rf $(VENV))
 endif
 
-.PHONY: report test test-slow check bench format clean
+.PHONY: report test test-slow test-torch check bench format clean
 
 report: $(VENV)/ready
 	$(RUN)biasfree reproduce --out report
@@ -19,6 +19,10 @@ test: $(VENV)/ready
 
 test-slow: $(VENV)/ready
 	$(RUN)pytest -m slow
+
+# What needs PyTorch, which the set-up of the benchmarks brings.
+test-torch: $(VENV)/ready-bench
+	$(RUN)pytest -m torch -rs
 
 check: $(VENV)/ready
 	$(RUN)ruff check .

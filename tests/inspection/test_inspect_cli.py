@@ -37,7 +37,7 @@ def test_everything_it_is_asked_to_write(run, tmp_path) -> None:
     assert (code, err) == (0, "")
     assert "It is linear" in out
     assert max(map(len, out.splitlines())) < 200
-    assert len(out.splitlines()) < 25
+    assert len(out.splitlines()) < 32
     told = json.loads((tmp_path / "a.json").read_text())
     assert told["bias_free"] is told["homogeneous"] is told["linear"] is True
     np.testing.assert_allclose(told["linear_map"], inspect(network).linear_map, rtol=1e-12)
@@ -68,7 +68,7 @@ def test_onnx_with_biases_and_a_slope_of_ones_own(run) -> None:
     again = inspect("b.npz")
     original = inspect(FOLDER / "biases_float64.onnx")
     x = np.random.default_rng(0).normal(size=(50, 3))
-    np.testing.assert_allclose(again.model(x), original.model(x), atol=1e-13)
+    np.testing.assert_allclose(again.graph(x), original.graph(x), atol=1e-13)
     np.savez("plain.npz", W1=np.eye(2), W2=np.ones((1, 2)))
     code, out, _ = run("plain.npz", "--slope", "0.5")
     assert code == 0
@@ -86,8 +86,15 @@ def test_the_same_seed_gives_the_same_answer(run) -> None:
 
 
 def test_the_picture_shows_outputs_and_singular_values() -> None:
-    figure = inspect(bf.Network.init([3, 6, 6, 1], 0.0, 1.0, 0)).plot()
-    left, right = figure.axes
+    from biasfree import report
+
+    found = inspect(bf.Network.init([3, 6, 6, 1], 0.0, 1.0, 0))
+    shares, spectra = found.plot().axes
+    assert len(shares.lines) == 2
+    np.testing.assert_allclose(shares.lines[0].get_ydata(), np.sort(np.sqrt(1 - found.share.per_sample)))
+    assert len(spectra.lines) == 8
+    (layers,) = [p for s in found.sections for p in s.pictures if p.kind == "layers"]
+    left, right = report.draw(layers).axes
     assert len(left.lines) == 2
     assert len(right.lines) == 3
 
@@ -97,7 +104,8 @@ def test_the_picture_shows_outputs_and_singular_values() -> None:
     [
         (("--json", "a.txt"), "must end in .json"),
         (("--html", "no/a.html"), "does not exist"),
-        (("--compress", "a.onnx"), "must end in .npz"),
+        (("--compress", "a.pt"), "must end in .npz or .onnx"),
+        (("--jointly",), "one input"),
         (("--slope", "2"), "slope must lie in"),
         (("--tolerance", "-1"), "tolerance"),
         (("--seed", "-1"), "seed"),
@@ -114,3 +122,35 @@ def test_bad_options(run, arguments, sentence, tmp_path) -> None:
     assert sentence in err
     assert len(err.strip().splitlines()) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["n.npz"]
+
+
+def test_images_with_a_noise_map_on_the_command_line(run, tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3, 1, 8, 8))
+    np.savez("d.npz", x=x, noise=np.full_like(x, 0.1))
+    code, out, _ = run(str(FOLDER / "unet.onnx"), "--data", "d.npz", "--jointly", "--json", "a.json")
+    assert code == 0
+    assert "positively homogeneous in all its inputs jointly" in out
+    told = json.loads((tmp_path / "a.json").read_text())
+    assert told["homogeneity"]["error"] < 1e-12
+    assert told["homogeneity"]["jointly"] is True
+    assert [port["name"] for port in told["model"]["inputs"]] == ["x", "noise"]
+    assert len(told["local_maps"]["samples"][0]["singular_values"]) == 64
+    code, out, err = run(str(FOLDER / "unet.onnx"), "--data", "d.npz", "--compress", "small.onnx")
+    assert (code, out) == (2, "")
+    assert "only fully connected chains are compressed" in err
+    np.save("x.npy", x)
+    code, _, err = run(str(FOLDER / "unet.onnx"), "--data", "x.npy")
+    assert code == 2
+    assert "takes 2 inputs" in err
+
+
+def test_compressed_networks_are_written_as_onnx(run) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    network = bf.Network.rank_one(3, 20, 0.0, 1.0, 0)
+    network.save("n.npz")
+    assert run("n.npz", "--compress", "small.onnx")[0] == 0
+    x = np.random.default_rng(0).normal(size=(50, 3))
+    session = runtime.InferenceSession("small.onnx", providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {"x": x})[0][:, 0], np.asarray(network(x)), atol=1e-13)
+    assert inspect("small.onnx").layers.widths == (3, 2, 1)

@@ -11,17 +11,17 @@ from scipy.optimize import linprog
 import biasfree as bf
 from biasfree.inspection import inspect
 from biasfree.inspection._certificate import certificate, supremum
-from biasfree.inspection._linear_answer import answered
+from biasfree.inspection._decision import decided
 from biasfree.inspection._milp import largest_deviation
 from biasfree.inspection._relaxation import deviation_bound, ranges
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 from biasfree.theory import depth_separation_network
 
 
-def drawn(widths, slopes, seed) -> Model:
+def drawn(widths, slopes, seed) -> Layers:
     rng = np.random.default_rng(seed)
     weights = [rng.normal(size=(m, n)) / np.sqrt(n) for n, m in itertools.pairwise(widths)]
-    return Model.of(weights, None, slopes)
+    return Layers.of(weights, None, slopes)
 
 
 def sphere(samples, dim, seed=0):
@@ -29,7 +29,7 @@ def sphere(samples, dim, seed=0):
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def hidden_identity(dim=3, seed=0) -> Model:
+def hidden_identity(dim=3, seed=0) -> Layers:
     """Σ c_i (σ(p_i − q_i) − σ(q_i − 2p_i)) with p = σ(t), q = σ(−t), t = Vx: as pq = 0 it is Σ c_i t_i, linear in x.
 
     No two rows are parallel and no kinks of one layer cancel: only the two layers together are linear.
@@ -39,7 +39,7 @@ def hidden_identity(dim=3, seed=0) -> Model:
     eye = np.eye(dim)
     second = np.block([[eye, -eye], [-2 * eye, eye]])
     row = rng.normal(size=dim)
-    return Model.of([np.concatenate([turned, -turned]), second, np.concatenate([row, -row])[None]], None, [0.0, 0.0])
+    return Layers.of([np.concatenate([turned, -turned]), second, np.concatenate([row, -row])[None]], None, [0.0, 0.0])
 
 
 FAMILY = {
@@ -50,8 +50,8 @@ FAMILY = {
     "three layers, two outputs": drawn([5, 10, 10, 2], [0.1, 0.1], 4),
     "slopes of their own": drawn([4, 9, 8, 7, 1], [0.0, 1.0, 0.5], 5),
     "wide": drawn([10, 60, 60, 1], [0.0, 0.0], 6),
-    "Eq. 40": Model.from_network(bf.Network.aligned_relu([6, 20, 20, 1], 1.0, 0)),
-    "near Eq. 40": Model.of(
+    "Eq. 40": Layers.from_network(bf.Network.aligned_relu([6, 20, 20, 1], 1.0, 0)),
+    "near Eq. 40": Layers.of(
         [
             np.asarray(w) + 1e-5 * np.random.default_rng(7).normal(size=w.shape)
             for w in bf.Network.aligned_relu([6, 20, 20, 1], 1.0, 0).weights
@@ -60,14 +60,14 @@ FAMILY = {
         [0.0, 0.0],
     ),
     "identity in three layers": hidden_identity(),
-    "Eq. 3": Model.from_network(depth_separation_network()),
+    "Eq. 3": Layers.from_network(depth_separation_network()),
 }
 
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_no_sample_beats_the_certified_bound(name) -> None:
     model = FAMILY[name]
-    found = answered(model, seed=0)
+    found = decided(model, seed=0)
     x = sphere(100_000, model.widths[0], seed=1)
     deviations = np.linalg.norm(model(x) - x @ found.nearness.linear_map.T, axis=1)
     assert deviations.max() <= found.certificate.bound
@@ -84,13 +84,13 @@ def test_no_sample_beats_the_certified_bound(name) -> None:
 def test_bounds_are_of_use() -> None:
     """Tight where exact, and small where the network is nearly linear."""
     plane = FAMILY["in the plane"]
-    found = answered(plane, 0)
+    found = decided(plane, 0)
     angles = np.linspace(0, 2 * np.pi, 200_001)
     x = np.column_stack([np.cos(angles), np.sin(angles)])
     top = np.abs(plane(x) - x @ found.nearness.linear_map.T).max()
     assert top <= found.certificate.bound <= top * (1 + 1e-6)
-    assert answered(FAMILY["Eq. 40"], 0).certificate.bound < 1e-12
-    near = answered(FAMILY["near Eq. 40"], 0)
+    assert decided(FAMILY["Eq. 40"], 0).certificate.bound < 1e-12
+    near = decided(FAMILY["near Eq. 40"], 0)
     assert 1e-6 < near.certificate.bound < 1e-2
 
 
@@ -108,7 +108,7 @@ def test_ranges_hold_every_preactivation(norm) -> None:
         assert (np.abs(model(x)).max(axis=0) <= deviation_bound(model, zero, norm)).all()
 
 
-def largest_by_cells(model: Model, linear_map: np.ndarray) -> float:
+def largest_by_cells(model: Layers, linear_map: np.ndarray) -> float:
     """Every activation pattern of every layer is a polyhedral cone; on each, a linear program over the box."""
     best, dim = 0.0, model.widths[0]
     hidden = model.widths[1:-1]
@@ -151,18 +151,18 @@ def test_mixed_integer_programming_is_silent(capfd) -> None:
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_a_deep_network_that_only_the_program_proves_linear(scale) -> None:
     model = hidden_identity()
-    model = Model.of([scale * w for w in model.weights], None, model.slopes)
+    model = Layers.of([scale * w for w in model.weights], None, model.slopes)
     found = inspect(model)
     assert found.linear is True
-    assert "mixed-integer" in found.answer.why
+    assert "mixed-integer" in found.decision.why
     # And one weight of the middle layer changed by a thousandth makes it nonlinear, at a witness that is checked.
     weights = [w.copy() for w in model.weights]
     weights[1][0, 0] *= 1.001
-    bent = inspect(Model.of(weights, None, model.slopes))
+    bent = inspect(Layers.of(weights, None, model.slopes))
     assert bent.linear is False
-    near = bent.answer.nearness
+    near = bent.decision.nearness
     x = near.witness
-    assert np.abs(bent.model(x[None])[0] - near.linear_map @ x).max() == pytest.approx(near.largest * np.linalg.norm(x))
+    assert np.abs(bent.graph(x[None])[0] - near.linear_map @ x).max() == pytest.approx(near.largest * np.linalg.norm(x))
     assert near.largest > 0
 
 
@@ -173,10 +173,10 @@ def test_answers_on_known_functions() -> None:
     assert inspect(bf.Network([[[0.0, 0.0]], [[1.0]]], 0.0)).linear is True
     odd = inspect(depth_separation_network())
     assert odd.linear is False
-    assert odd.answer.nearness.even < 1e-12
-    assert odd.answer.nearness.odd == pytest.approx(1.0)
+    assert odd.decision.nearness.even < 1e-12
+    assert odd.decision.nearness.odd == pytest.approx(1.0)
     absolute = inspect(bf.Network([[[1.0, 2.0], [-1.0, -2.0]], [[1.0, 1.0]]], 0.0))
-    assert absolute.answer.form.is_even
+    assert absolute.decision.form.is_even
     assert absolute.distance_from_linear == pytest.approx(1.0)
     assert absolute.certified_bound == pytest.approx(np.sqrt(5))
     single = inspect(bf.Network([[[3.0, 4.0]]], 0.0))
@@ -202,7 +202,7 @@ def test_two_layers_are_linear_iff_kinks_cancel(seed, slope, outputs) -> None:
     assert no.linear is False
     size = 0.1 * (1 - slope) / 2 * np.linalg.norm(rows[0])
     assert no.certified_bound == pytest.approx(size, rel=1e-6)
-    assert no.answer.nearness.largest <= size * (1 + 1e-9)
+    assert no.decision.nearness.largest <= size * (1 + 1e-9)
 
 
 def test_float32_rounding_is_not_taken_for_a_kink(tmp_path) -> None:
@@ -219,16 +219,16 @@ def test_float32_rounding_is_not_taken_for_a_kink(tmp_path) -> None:
 def test_biases() -> None:
     """σ(x+1) − σ(−x−1) = x + 1, and less the one it is linear."""
     first, second = np.array([[1.0], [-1.0]]), np.array([[1.0, -1.0]])
-    affine = inspect(Model.of([first, second], [np.array([1.0, -1.0]), None], [0.0]))
+    affine = inspect(Layers.of([first, second], [np.array([1.0, -1.0]), None], [0.0]))
     assert (affine.bias_free, affine.homogeneous, affine.linear) == (False, False, False)
     assert "plus a constant" in str(affine)
     assert affine.certified_bound is None
-    straight = inspect(Model.of([first, second], [np.array([1.0, -1.0]), np.array([-1.0])], [0.0]))
+    straight = inspect(Layers.of([first, second], [np.array([1.0, -1.0]), np.array([-1.0])], [0.0]))
     assert straight.linear is True
     assert straight.bias_free is False
-    bent = inspect(Model.of([first, second], [np.array([1.0, -1.0]), np.array([0.5])], [0.5]))
+    bent = inspect(Layers.of([first, second], [np.array([1.0, -1.0]), np.array([0.5])], [0.5]))
     assert bent.linear is False
-    deep = inspect(Model.of([np.eye(2), np.eye(2), np.ones((1, 2))], [None, np.ones(2), None], [0.0, 0.0]))
+    deep = inspect(Layers.of([np.eye(2), np.eye(2), np.ones((1, 2))], [None, np.ones(2), None], [0.0, 0.0]))
     assert deep.linear is False
     assert deep.homogeneous is False
 
@@ -247,7 +247,7 @@ def test_distance_on_the_data_is_least_squares() -> None:
     rest = np.linalg.lstsq(data.inputs, outputs, rcond=None)[1]
     assert found.distance_from_linear == pytest.approx(np.sqrt(rest[0]) / np.linalg.norm(outputs))
     active = data.inputs @ np.asarray(network.weights[0]).T > 0
-    assert found.layers[0].dead == (~active.any(axis=0)).sum()
-    assert found.layers[0].always_active == active.all(axis=0).sum()
+    assert found.layer_reports[0].dead == (~active.any(axis=0)).sum()
+    assert found.layer_reports[0].always_active == active.all(axis=0).sum()
     with pytest.raises(ValueError, match="dimension 2"):
         inspect(network, np.ones((3, 3)))

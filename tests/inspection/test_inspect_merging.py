@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import biasfree as bf
 from biasfree.inspection import inspect
 from biasfree.inspection._merging import compress, merged_for_function
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 
 
 def split(weights, rng, copies=6):
@@ -54,12 +54,12 @@ def test_never_more_neurons_and_never_another_function(seed, slope, outputs, dee
     rng = np.random.default_rng(seed)
     widths = [2, 6, 4, outputs] if deep else [2, 8, outputs]
     weights = [rng.integers(-1, 2, size=(m, n)).astype(float) for n, m in itertools.pairwise(widths)]
-    model = Model.of(weights, None, [slope] * (len(widths) - 2))
+    model = Layers.of(weights, None, [slope] * (len(widths) - 2))
     found = merged_for_function(model)
-    assert sum(found.model.widths[1:-1]) <= sum(widths[1:-1])
+    assert sum(found.layers.widths[1:-1]) <= sum(widths[1:-1])
     x = rng.normal(size=(500, 2))
     scale = max(model.scale, 1.0)
-    assert np.abs(model(x) - found.model(x)).max() <= 1e-12 * scale
+    assert np.abs(model(x) - found.layers(x)).max() <= 1e-12 * scale
     assert found.error <= 1e-12 * scale
 
 
@@ -102,16 +102,16 @@ def test_the_error_of_merging_nearly_parallel_neurons_is_certified(outputs, laye
     small = bf.Network.init([3, *[4] * layers, outputs], 0.0, 2.0, 2)
     weights = split(small.weights, rng)
     blurred = [w + 1e-5 * np.abs(w).mean() * rng.normal(size=w.shape) for w in weights]
-    wide = Model.of(blurred, None, [0.0] * layers)
-    assert merged_for_function(wide).model.widths == wide.widths
+    wide = Layers.of(blurred, None, [0.0] * layers)
+    assert merged_for_function(wide).layers.widths == wide.widths
     found = merged_for_function(wide, 1e-3)
-    assert found.model.widths == small.widths
+    assert found.layers.widths == small.widths
     assert 0 < found.error < 1e-3 * wide.scale
     # Random inputs, and those near the kinks, where merging errs most.
     near = [x - (x @ w)[:, None] * w for w in _units(weights[0][::5]) for x in [rng.normal(size=(500, 3))]]
     x = np.concatenate([rng.normal(size=(100_000, 3)), *near])
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    assert np.linalg.norm(wide(x) - found.model(x), axis=1).max() <= found.error
+    assert np.linalg.norm(wide(x) - found.layers(x), axis=1).max() <= found.error
 
 
 def _units(rows):
@@ -123,11 +123,11 @@ def test_biases_are_merged_with_their_neurons() -> None:
     row, factors = rng.normal(size=(3, 2)), np.array([1.0, 2.0, 0.5])
     first = np.concatenate([f * row for f in factors] + [np.zeros((2, 2))])
     bias = np.concatenate([f * np.array([0.3, -0.2, 0.9]) for f in factors] + [[2.0, -1.0]])
-    model = Model.of([first, rng.normal(size=(2, 11))], [bias, rng.normal(size=2)], [0.25])
+    model = Layers.of([first, rng.normal(size=(2, 11))], [bias, rng.normal(size=2)], [0.25])
     found = merged_for_function(model)
-    assert found.model.widths == (2, 3, 2)
+    assert found.layers.widths == (2, 3, 2)
     x = rng.normal(size=(1000, 2))
-    np.testing.assert_allclose(found.model(x), model(x), atol=1e-12)
+    np.testing.assert_allclose(found.layers(x), model(x), atol=1e-12)
 
 
 def test_a_wide_network_trained_on_symmetric_data_is_a_handful_of_neurons(tmp_path) -> None:

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="An ONNX, safetensors or NPZ (W1, W2, …) file. Pickles are refused.")],
+    model: Annotated[Path, typer.Argument(help="An ONNX, safetensors, NPZ (W1, W2, …) or, with torch, PT file.")],
     data: Annotated[
-        str | None, typer.Option(help="Where to measure: a CSV, NPZ or Parquet file, or a built-in data set.")
+        str | None,
+        typer.Option(help="Where to measure: a table, an NPY or NPZ file, or a built-in data set."),
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column of the data that is no input.")] = None,
     slope: Annotated[
@@ -21,37 +22,43 @@ def inspect(
     tolerance: Annotated[
         float | None, typer.Option(help="Merge nearly parallel neurons up to this relative error; exact by default.")
     ] = None,
+    jointly: Annotated[
+        bool, typer.Option("--jointly", help="Homogeneity in all inputs together; extra inputs stay without it.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of all random inputs.")] = 0,
     compress: Annotated[
-        Path | None, typer.Option(help="Write the smaller, identical network to this NPZ file.")
+        Path | None, typer.Option(help="Write the smaller, identical network to this ONNX or NPZ file.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the answer to this JSON file.")] = None,
     html_file: Annotated[Path | None, typer.Option("--html", help="Write the answer as a page to this file.")] = None,
 ) -> None:
-    """Tell whether a trained network is bias-free, linear, how far from it, and how many neurons it needs."""
+    """Tell how far a trained network is from linear on your data, and what it does: any ONNX graph, or layers."""
     from biasfree import files, inspection
 
     # Everything that can be wrong is found out before the work starts.
-    for path, suffix in ((compress, ".npz"), (json_file, ".json"), (html_file, ".html")):
+    for path, suffixes in ((compress, (".npz", ".onnx")), (json_file, (".json",)), (html_file, (".html",))):
         if path is not None:
-            files.writable(path, (suffix,))
+            files.writable(path, suffixes)
     found = inspection.inspect(
-        model, None if data is None else _dataset(data, target, seed), slope=slope, tolerance=tolerance, seed=seed
-    )
+        model, None if data is None else _data(data, target, seed), slope=slope, tolerance=tolerance, jointly=jointly,
+        seed=seed,
+    )  # fmt: skip
+    smaller = None if compress is None else found.compressed
     typer.echo(str(found))
-    if compress is not None:
-        found.compressed.save(compress)
+    if compress is not None and smaller is not None:
+        smaller.save(compress)
     for path in filter(None, (json_file, html_file)):
         found.save(path)
     for path in filter(None, (compress, json_file, html_file)):
         typer.echo(f"  wrote {path}")
 
 
-def _dataset(data: str, target: str | None, seed: int) -> "Dataset":
+def _data(data: str, target: str | None, seed: int) -> "Dataset | Path":
     from biasfree import datasets
 
     if Path(data).suffix or Path(data).exists():
-        return datasets.load(data, target)
+        # Arrays are fitted to the model's inputs where these are known.
+        return Path(data) if target is None else datasets.load(data, target)
     if target is not None:
         raise ValueError(f"--target names a column of a file, but --data {data} is a built-in data set.")
     return datasets.builtin(data, seed=seed)

@@ -4,7 +4,7 @@ Every step is an inequality: a network is first made smaller, with a bound on wh
 input is restricted to the directions that W₁ sees. What is left is bounded
 
 - exactly, when one or two directions are left: f is linear between its kinks on the circle, so extremes are found;
-- for two layers by the even part Σ c_l|v_lᵀx| (Theorem 1): terms of one sign sum to at most √(Σ|c|·λ_max(Σ|c| v vᵀ));
+- for two layers by the even part Σ c_l|v_lᵀx| (Theorem 1), without merging: by optimal transport (`_transport`);
 - for deeper ones by linear relaxation (`_relaxation`).
 
 Several tolerances of merging are tried and the smallest sum of the parts is kept.
@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.inspection import _merging, _relaxation
-from biasfree.models._model import Model
+from biasfree.inspection._transport import transport_bound
+from biasfree.models._layers import Layers
 from biasfree.theory import ParityForm, parity_form
 
 _TOLERANCES = (1e-9, 1e-6, 1e-4, 1e-3, 1e-2)
@@ -41,7 +42,7 @@ class Certificate:
     method: str
 
 
-def certificate(model: Model, linear_map: Float[np.ndarray, "out dim"]) -> Certificate:
+def certificate(model: Layers, linear_map: Float[np.ndarray, "out dim"]) -> Certificate:
     """The smallest bound we can prove on ‖f(x) − Mx‖/‖x‖.
 
     Args:
@@ -50,35 +51,35 @@ def certificate(model: Model, linear_map: Float[np.ndarray, "out dim"]) -> Certi
     """
     best = Certificate(np.inf, "")
     for small in _smaller(model):
-        for found in _bounds(small.model, linear_map):
+        for found in _bounds(small.layers, linear_map):
             total = found.bound + small.error + _ROUNDING * model.scale
             if total < best.bound:
-                merging = f", after merging to {'-'.join(map(str, small.model.widths))}"
-                best = Certificate(float(total), found.method + merging * (small.model.widths != model.widths))
+                merging = f", after merging to {'-'.join(map(str, small.layers.widths))}"
+                best = Certificate(float(total), found.method + merging * (small.layers.widths != model.widths))
     return best
 
 
-def _smaller(model: Model) -> list[_merging.Merged]:
+def _smaller(model: Layers) -> list[_merging.Merged]:
     """The network merged exactly, and with every tolerance that makes a difference."""
     exact = _merging.merged_for_function(model)
     # Grouping is quadratic in the width.
     if max(model.widths) > _MOST_MERGED:
         return [exact]
     coarsest = _merging.merged_for_function(model, _TOLERANCES[-1])
-    if coarsest.model.widths == exact.model.widths:
+    if coarsest.layers.widths == exact.layers.widths:
         return [exact]
     between = [_merging.merged_for_function(model, tolerance) for tolerance in _TOLERANCES[:-1]]
-    return list({(each.model.widths, each.error): each for each in (exact, *between, coarsest)}.values())
+    return list({(each.layers.widths, each.error): each for each in (exact, *between, coarsest)}.values())
 
 
-def _bounds(model: Model, linear_map: np.ndarray) -> list[Certificate]:
+def _bounds(model: Layers, linear_map: np.ndarray) -> list[Certificate]:
     if model.depth == 1:
         return [Certificate(_norm(model.weights[0] - linear_map), "no activation is left")]
     found = [Certificate(_product(model) + _norm(linear_map), "norms of the layers")]
     if model.depth == 2:
         form = parity_form(model.as_network())
         gap = _norm(form.linear_map - linear_map)
-        found.append(Certificate(gap + even_bound(form), "the even part of Theorem 1"))
+        found.append(Certificate(gap + even_bound(form), "the even part of Theorem 1, by optimal transport"))
     narrow = _in_few_directions(model, linear_map)
     if narrow is not None:
         found.append(narrow)
@@ -92,20 +93,13 @@ def even_bound(form: ParityForm) -> float:
     """A bound on ‖Σ c_l |v_lᵀx|‖ for ‖x‖ = 1.
 
     >>> from biasfree import Network
-    >>> even_bound(parity_form(Network([[[1.0, 0.0], [0.0, 1.0]], [[2.0, -2.0]]], slope=0.0)))
+    >>> round(even_bound(parity_form(Network([[[1.0, 0.0], [0.0, 1.0]], [[2.0, -2.0]]], slope=0.0))), 9)
     1.0
     """
     if form.is_linear:
         return 0.0
 
-    def one_sign(weights: np.ndarray) -> float:
-        kept = weights > 0
-        if not kept.any():
-            return 0.0
-        scaled = np.sqrt(weights[kept])[:, None] * form.directions[kept]
-        return float(min(weights.sum(), np.sqrt(weights.sum()) * np.linalg.norm(scaled, 2)))
-
-    single = [max(one_sign(np.maximum(row, 0)), one_sign(np.maximum(-row, 0))) for row in form.coefficients]
+    single = [transport_bound(form.directions, row) for row in form.coefficients]
     sizes = np.linalg.norm(form.coefficients, axis=0)
     together = np.linalg.norm(form.coefficients / np.sqrt(sizes), 2) * np.linalg.norm(
         np.sqrt(sizes)[:, None] * form.directions, 2
@@ -113,7 +107,7 @@ def even_bound(form: ParityForm) -> float:
     return float(min(np.linalg.norm(single), together, sizes.sum()))
 
 
-def _in_few_directions(model: Model, linear_map: np.ndarray) -> Certificate | None:
+def _in_few_directions(model: Layers, linear_map: np.ndarray) -> Certificate | None:
     """The supremum on the one or two directions that matter, with what the others may add; None if there are more."""
     _, sizes, directions = np.linalg.svd(model.weights[0], full_matrices=True)
     rest = np.concatenate([sizes, [0.0, 0.0, 0.0]])
@@ -130,7 +124,7 @@ def _in_few_directions(model: Model, linear_map: np.ndarray) -> Certificate | No
     return Certificate(found[0] + float(tail), name)
 
 
-def supremum(model: Model, linear_map: Float[np.ndarray, "out dim"]) -> tuple[float, Float[np.ndarray, "dim"]] | None:
+def supremum(model: Layers, linear_map: Float[np.ndarray, "out dim"]) -> tuple[float, Float[np.ndarray, "dim"]] | None:
     """The largest ‖f(x) − Mx‖ on the unit circle (or on ±1) from above, and where; None when kinks are too many.
 
     All kinks are found layer by layer: between two neighbouring points of the set so far every h is linear in x, so it
@@ -161,7 +155,7 @@ def supremum(model: Model, linear_map: Float[np.ndarray, "out dim"]) -> tuple[fl
     return float(sizes.max() / np.cos(np.pi / _GRID)), points[np.argmax(sizes)]
 
 
-def _product(model: Model) -> float:
+def _product(model: Layers) -> float:
     return float(np.prod([_norm(w) for w in model.weights]))
 
 

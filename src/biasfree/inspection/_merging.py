@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from biasfree import checks
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 from biasfree.networks import Network
 from biasfree.theory import ParityForm, parity_form
 
@@ -32,12 +32,12 @@ class Merged:
     """A smaller model.
 
     Attributes:
-        model: the smaller one.
+        layers: the smaller one.
         error: a bound on ‖f(x) − f_small(x)‖/‖x‖ for all x, in exact arithmetic; for a model with biases on
             ‖f(x) − f_small(x)‖/‖(x, 1)‖.
     """
 
-    model: Model
+    layers: Layers
     error: float
 
 
@@ -55,10 +55,10 @@ def compress(network: Network, tolerance: float = EXACT) -> Network:
     >>> compress(Network([[[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]], [[1.0, 1.0, 0.0]]], slope=0.0))
     2-1-1 ReLU network
     """
-    return merged_for_function(Model.from_network(network), tolerance).model.as_network()
+    return merged_for_function(Layers.from_network(network), tolerance).layers.as_network()
 
 
-def merged_for_function(model: Model, tolerance: float = EXACT) -> Merged:
+def merged_for_function(model: Layers, tolerance: float = EXACT) -> Merged:
     """Merge, drop and multiply out until nothing more can be done.
 
     Args:
@@ -88,7 +88,7 @@ def merged_for_function(model: Model, tolerance: float = EXACT) -> Merged:
 # Layers
 
 
-def _multiplied_out(model: Model) -> Model:
+def _multiplied_out(model: Layers) -> Layers:
     """Layers that are linear multiplied into the next, one hidden layer with an activation left if there is any."""
     layer = 0
     while layer < model.depth - 1:
@@ -104,7 +104,7 @@ def _multiplied_out(model: Model) -> Model:
     return model
 
 
-def _linear_factor(model: Model, layer: int) -> float | None:
+def _linear_factor(model: Layers, layer: int) -> float | None:
     """The factor that stands for σ: 1 without it or where nothing negative reaches it, a where all kinks cancel in the
     next layer; None where σ does something."""
     slope = model.slopes[layer]
@@ -116,14 +116,14 @@ def _linear_factor(model: Model, layer: int) -> float | None:
     return 0.5 * (1 + slope) if parity_form(pair).is_linear else None
 
 
-def _always_active(model: Model, layer: int) -> np.ndarray:
+def _always_active(model: Layers, layer: int) -> np.ndarray:
     """Neurons whose input is never negative: what follows a ReLU is not, and neither weights nor bias are."""
     if layer == 0 or model.slopes[layer - 1] != 0:
         return np.zeros(model.widths[layer + 1], dtype=bool)
     return (model.weights[layer] >= 0).all(axis=1) & (model.bias(layer) >= 0)
 
 
-def _without_useless(model: Model, layer: int) -> Model:
+def _without_useless(model: Layers, layer: int) -> Layers:
     """Drop neurons that nothing leaves or whose output is the same for every input; constants go to the next bias."""
     first, second, bias, slope = model.weights[layer], model.weights[layer + 1], model.bias(layer), model.slopes[layer]
     constant = ~first.any(axis=1)
@@ -152,7 +152,7 @@ def _without_useless(model: Model, layer: int) -> Model:
 # Neurons
 
 
-def _merged_layer(model: Model, layer: int, tolerance: float) -> tuple[Model, float]:
+def _merged_layer(model: Layers, layer: int, tolerance: float) -> tuple[Layers, float]:
     bias_free = model.bias_free
     first, second, slope = model.weights[layer], model.weights[layer + 1], model.slopes[layer]
     # With biases the input is (z, 1), and parallel rows are parallel in (w, b).
@@ -298,7 +298,7 @@ def _grouped(
     return [np.array(sorted(group)) for group in members], signs
 
 
-def _norm(model: Model, layer: int) -> float:
+def _norm(model: Layers, layer: int) -> float:
     weight = model.weights[layer]
     if model.bias_free:
         return float(np.linalg.norm(weight, 2))
@@ -306,7 +306,7 @@ def _norm(model: Model, layer: int) -> float:
     return float(np.linalg.norm(whole, 2))
 
 
-def neuron_counts(model: Model) -> tuple[int, ...]:
+def neuron_counts(model: Layers) -> tuple[int, ...]:
     """Neurons of each hidden layer that do something: a layer kept for the chain's sake alone counts none."""
     return tuple(
         int((first.any(axis=1) & second.any(axis=0)).sum()) for first, second in itertools.pairwise(model.weights)

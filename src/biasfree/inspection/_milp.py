@@ -23,7 +23,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array, lil_array, vstack
 
 from biasfree.inspection import _relaxation
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 
 # HiGHS keeps constraints and whole numbers to this; neurons are scaled so that none exceeds 1.
 SOLVER_TOLERANCE = 1e-6
@@ -48,7 +48,7 @@ class Maximum:
     finished: bool
 
 
-def largest_deviation(model: Model, linear_map: Float[np.ndarray, "out dim"], seconds: float = 10.0) -> Maximum:
+def largest_deviation(model: Layers, linear_map: Float[np.ndarray, "out dim"], seconds: float = 10.0) -> Maximum:
     """Maximise |f(x) − Mx| over the box [−1, 1]^dim, output by output.
 
     Args:
@@ -57,7 +57,7 @@ def largest_deviation(model: Model, linear_map: Float[np.ndarray, "out dim"], se
         seconds: time limit for all outputs together.
 
     >>> from biasfree.theory import depth_separation_network
-    >>> found = largest_deviation(Model.from_network(depth_separation_network()), np.zeros((1, 2)))
+    >>> found = largest_deviation(Layers.from_network(depth_separation_network()), np.zeros((1, 2)))
     >>> round(found.value, 9), found.finished
     (1.0, True)
     """
@@ -83,7 +83,7 @@ def largest_deviation(model: Model, linear_map: Float[np.ndarray, "out dim"], se
     return Maximum(max(best, 0.0), point, max(float(bound), best), problem.switches, finished)
 
 
-def _scaled(model: Model) -> tuple[Model, list[np.ndarray], list[np.ndarray]]:
+def _scaled(model: Layers) -> tuple[Layers, list[np.ndarray], list[np.ndarray]]:
     """Neurons rescaled so that none exceeds 1 on the box, which leaves the function as it is; their ranges."""
     found = _relaxation.ranges(model, np.inf)
     weights = [np.array(w) for w in model.weights]
@@ -101,7 +101,7 @@ def _scaled(model: Model) -> tuple[Model, list[np.ndarray], list[np.ndarray]]:
 class _Problem:
     """The constraints: variables are x, then z of every hidden layer, then the binaries."""
 
-    def __init__(self, model: Model, low: list[np.ndarray], high: list[np.ndarray]) -> None:
+    def __init__(self, model: Layers, low: list[np.ndarray], high: list[np.ndarray]) -> None:
         widths = model.widths[:-1]
         starts = np.concatenate([[0], np.cumsum(widths)]).astype(int)
         open_ = [

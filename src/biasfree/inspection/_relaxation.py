@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 
 # Beyond the rounding of the sums involved, relative to the largest of them.
 ROUNDING = 1e-12
@@ -25,7 +25,7 @@ class Ranges:
     high: tuple[Float[np.ndarray, "width"], ...]
 
 
-def ranges(model: Model, norm: float) -> Ranges:
+def ranges(model: Layers, norm: float) -> Ranges:
     """How far the input of each hidden neuron can reach where ‖x‖ ≤ 1.
 
     Args:
@@ -42,7 +42,7 @@ def ranges(model: Model, norm: float) -> Ranges:
 
 
 def deviation_bound(
-    model: Model, linear_map: Float[np.ndarray, "out dim"], norm: float = 2
+    model: Layers, linear_map: Float[np.ndarray, "out dim"], norm: float = 2
 ) -> Float[np.ndarray, "out"]:
     """For each output a bound on |f(x) − Mx| where ‖x‖ ≤ 1, hence by homogeneity on |f(x) − Mx|/‖x‖ everywhere."""
     known = ranges(model, norm)
@@ -51,7 +51,7 @@ def deviation_bound(
 
 
 def _extremes(
-    model: Model,
+    model: Layers,
     rows: Float[np.ndarray, "rows width"],
     layer: int,
     known: Ranges,
@@ -68,7 +68,7 @@ def _extremes(
 
 
 def _largest(
-    model: Model, rows: np.ndarray, layer: int, known: Ranges, norm: float, minus: np.ndarray | None, lower: str
+    model: Layers, rows: np.ndarray, layer: int, known: Ranges, norm: float, minus: np.ndarray | None, lower: str
 ) -> Float[np.ndarray, "rows"]:
     constant = np.zeros(len(rows))
     size = np.zeros(len(rows))

@@ -1,11 +1,15 @@
 """From a list of operations to layers: what ONNX graphs and PyTorch modules are made of, one after the other."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biasfree import checks
-from biasfree.models._model import Model
+from biasfree.models import _operations as ops
+from biasfree.models._layers import Layers
+
+if TYPE_CHECKING:
+    from biasfree.models._graph import Graph
 
 
 class Chain:
@@ -83,11 +87,11 @@ class Chain:
             # σ keeps signs, so slopes multiply.
             self.slopes[-1] *= slope
 
-    def model(self, **about: Any) -> Model:
-        """The model.
+    def layers(self, **about: Any) -> Layers:
+        """All of them.
 
         Raises:
-            ValueError: no layer, or what ``Model.of`` refuses.
+            ValueError: no layer, or what ``Layers.of`` refuses.
         """
         notes = list(about.pop("notes", ()))
         if not self.weights:
@@ -97,8 +101,41 @@ class Chain:
                 "The last layer is followed by an activation or a bias of its own; this is read as one layer more."
             )
             self.matrix(np.eye(self.weights[-1].shape[0]))
-        return Model.of(self.weights, self.biases, self.slopes, notes=notes, **about)
+        return Layers.of(self.weights, self.biases, self.slopes, notes=notes, **about)
 
     def _identity(self, width: int) -> None:
         self.weights.append(np.eye(width))
         self.biases.append(None)
+
+
+def chain_of_graph(graph: "Graph") -> Layers | None:
+    """The layers of a graph that is a fully connected chain; None for any other."""
+    if len(graph.ports) != 1 or any(node.inputs != (i,) for i, node in enumerate(graph.nodes)):
+        return None
+    chain, shape = Chain(), graph.ports[0].shape
+    if any(n is None for n in shape):
+        return None
+    for node in graph.nodes:
+        operation = node.operation
+        if isinstance(operation, ops.Reshape) and (operation.shape == (-1,) or operation.shape == (chain.width,)):
+            shape = (-1,)
+        elif len(shape) > 1:
+            return None
+        elif isinstance(operation, ops.Linear):
+            chain.matrix(operation.weight, operation.bias)
+        elif isinstance(operation, ops.Activation) and np.size(operation.slope) == 1:
+            slope = float(np.asarray(operation.slope).reshape(-1)[0])
+            if not 0 <= slope <= 1:
+                return None
+            chain.activation(slope)
+        elif isinstance(operation, ops.Scale):
+            width = chain.width or max(np.size(operation.factor), np.size(operation.bias or 0.0), shape[0] or 1)
+            if np.any(operation.factor != 1):
+                chain.matrix(np.diag(np.broadcast_to(operation.factor, width)))
+            if operation.bias is not None:
+                chain.add(np.array(np.broadcast_to(operation.bias, width)))
+        else:
+            return None
+    if not chain.weights:
+        return None
+    return chain.layers(source=graph.source, rounding=graph.rounding, notes=graph.notes)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from biasfree import checks
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 from biasfree.models._safetensors import chain_of
 from biasfree.networks import Network
 
@@ -23,7 +23,7 @@ _BROKEN = (
 )  # fmt: skip
 
 
-def read_npz(source: Path, slope: float | None) -> Model:
+def read_npz(source: Path, slope: float | None) -> Layers:
     """The model in an NPZ archive; ``slope`` overrules the one stored, and ReLU is taken where none is.
 
     Raises:
@@ -31,7 +31,7 @@ def read_npz(source: Path, slope: float | None) -> Model:
     """
     try:
         arrays, rounding, ignored = _arrays(source)
-        weights, biases = chain_of({name: a for name, a in arrays.items() if name not in _SETTINGS})
+        weights, biases, _ = chain_of({name: a for name, a in arrays.items() if name not in _SETTINGS})
         slopes, note = _slopes(arrays, len(weights) - 1, slope)
         notes = [note] if note else []
         if ignored:
@@ -41,9 +41,9 @@ def read_npz(source: Path, slope: float | None) -> Model:
             if any(b is not None for b in biases):
                 raise ValueError("it has both biases and identity skips, which we do not read together")
             skipping = Network(weights, 0.0, skips=arrays["skips"].reshape(-1).tolist())
-            folded = Model.from_network(skipping)
+            folded = Layers.from_network(skipping)
             weights, about["notes"] = list(folded.weights), [*folded.notes, *notes]
-        return Model.of(weights, biases, slopes, **about)
+        return Layers.of(weights, biases, slopes, **about)
     except _BROKEN as error:
         raise ValueError(f"cannot read {source.name} as a network: it is not an NPZ of plain arrays.") from error
     except ValueError as error:

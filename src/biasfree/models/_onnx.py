@@ -1,203 +1,193 @@
-"""ONNX files of fully connected chains: followed from the one input to the one output, one sentence for all others."""
+"""ONNX files, by the onnx package: parsed, checked, and followed from the inputs to the output. Nothing is executed.
 
-from collections.abc import Callable
+Limits are looked at before anything is read into arrays: bytes of the file and of its external data, nodes, tensors.
+"""
+
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from biasfree.models._chain import Chain
-from biasfree.models._model import Model
-from biasfree.models._onnx_format import Graph, Node, Tensor, graph_of, store
+from biasfree.models import _onnx_operators as operators
+from biasfree.models._folding import folded
+from biasfree.models._graph import Graph, Port
+from biasfree.models._onnx_builder import Builder
 
 _MOST_BYTES = 2**28
-_KNOWN = "MatMul, Gemm, Add, Relu, LeakyRelu, Identity, Flatten, Reshape, Transpose of stored weights and Constant"
+_MOST_NODES = 10_000
+_MOST_DIMS = 8
+# Floating types by their names in the format, with the relative rounding of each; whole numbers serve as shapes.
+_ROUNDING = {"FLOAT": 2.0**-24, "DOUBLE": 2.0**-53, "FLOAT16": 2.0**-11, "BFLOAT16": 2.0**-8}
+_WHOLE = ("INT64", "INT32", "BOOL", "UINT8", "INT8")
 
 
-def read_onnx(source: Path) -> Model:
-    """The model in an ONNX file.
+def read_onnx(source: Path) -> Graph:
+    """The graph in an ONNX file, its external data included.
 
     Raises:
-        ValueError: anything but a fully connected chain with stored float32 or float64 weights.
+        ValueError: a broken file, one beyond our limits, or one of whose beginning nothing can be read.
     """
     size = source.stat().st_size
     if size > _MOST_BYTES:
         raise ValueError(f"cannot read {source.name}: {size:,} bytes are more than the {_MOST_BYTES:,} we take in.")
     try:
-        graph = graph_of(source.read_bytes())
-        chain, notes, rounding = _followed(graph)
-        return chain.model(source=f"{source.name} (ONNX)", rounding=rounding, notes=notes)
+        proto = _parsed(source.read_bytes())
+        _with_external_data(proto, source.parent, _MOST_BYTES - size)
+        _checked(proto)
+        return _followed(proto, f"{source.name} (ONNX)")
     except ValueError as error:
         raise ValueError(f"cannot read {source.name} as an ONNX network: {str(error).rstrip('.')}.") from error
 
 
-def _followed(graph: Graph) -> tuple[Chain, list[str], float]:
-    """Walk from the input to the output."""
-    nodes = _without_constants(graph)
-    if not nodes:
+def _parsed(data: bytes) -> Any:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, RecursionError) as error:
+        raise ValueError("it is not an ONNX model, or is damaged") from error
+    if not proto.HasField("graph"):
+        raise ValueError("it holds no graph")
+    if len(proto.graph.node) > _MOST_NODES:
+        raise ValueError(f"it has more than {_MOST_NODES:,} nodes")
+    if proto.graph.sparse_initializer:
+        raise ValueError("it stores sparse weights, which we do not read; export them dense")
+    return proto
+
+
+def _with_external_data(proto: Any, folder: Path, most: int) -> None:
+    """Load weights that lie in files beside the model: the default of ``torch.onnx.export`` for large ones."""
+    import onnx
+    from onnx import external_data_helper
+
+    held = [t for t in proto.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
+    total = 0
+    for tensor in held:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        place = folder / entries.get("location", "")
+        if "location" not in entries or not place.is_file():
+            raise ValueError(
+                f"the weights {tensor.name[:40]!r} are in the file {entries.get('location', '?')[:60]!r}, which is not "
+                "beside it; keep both files together"
+            )
+        try:
+            begin = int(entries.get("offset", 0))
+            length = int(entries.get("length", place.stat().st_size - begin))
+        except ValueError as error:
+            raise ValueError(f"the place of the weights {tensor.name[:40]!r} is no number") from error
+        total += max(length, 0)
+        if total > most:
+            raise ValueError(f"its external data are more than the {_MOST_BYTES:,} bytes we take in")
+        try:
+            external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+        except (onnx.checker.ValidationError, ValueError, OSError, RuntimeError, OverflowError) as error:
+            raise ValueError(f"its external data cannot be read: {_first_line(error)}") from error
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def _checked(proto: Any) -> None:
+    import onnx
+
+    try:
+        onnx.checker.check_model(proto)
+    except Exception as error:
+        # The checker raises types of its own from C++, RuntimeError and TypeError among them.
+        raise ValueError(f"the checker of the onnx package refuses it: {_first_line(error)}") from error
+
+
+def _followed(proto: Any, source: str) -> Graph:
+    import onnx
+
+    graph, rounding = proto.graph, 0.0
+    constants: dict[str, np.ndarray] = {}
+    for tensor in graph.initializer:
+        if tensor.name in constants:
+            raise ValueError(f"the tensor {tensor.name[:40]!r} is stored twice")
+        constants[tensor.name], rounded = stored_values(tensor)
+        rounding = max(rounding, rounded)
+    ports, notes = [], []
+    for value in graph.input:
+        if value.name not in constants:
+            port, note = _port(value, graph, constants)
+            ports.append(port)
+            notes += [note] if note else []
+    if not ports:
+        raise ValueError("it has no input that is not stored in it")
+    if not graph.node:
         raise ValueError("its graph holds no operations")
-    for node in nodes:
-        if node.domain not in ("", "ai.onnx"):
-            raise ValueError(f"the operator {node} is of another domain, {node.domain!r}")
-        if node.operator not in _OPERATORS:
-            raise ValueError(f"the operator {node} is not one of a fully connected chain: {_KNOWN}")
-    inputs = [name for name in graph.inputs if name not in graph.constants]
-    if len(inputs) != 1 or len(graph.outputs) != 1:
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph
+    except Exception:
+        inferred = graph  # shapes of values are a help, not a need
+    known = {v.name: _shape(v) for v in (*graph.input, *inferred.value_info, *inferred.output)}
+    builder = Builder(
+        operators.OPERATORS, constants, [p.name for p in ports], {k: v for k, v in known.items() if v is not None}
+    )
+    for node in graph.node:
+        rounding = max(rounding, *(stored_values(a.t)[1] for a in node.attribute if a.HasField("t")), 0.0)
+        builder.add(node)
+    nodes, left_out = builder.finished([value.name for value in graph.output])
+    whole = Graph(tuple(ports), tuple(nodes), source, rounding or 2.0**-53, (*notes, *builder.notes), tuple(left_out))
+    return folded(whole)
+
+
+def stored_values(tensor: Any) -> tuple[np.ndarray, float]:
+    """Stored numbers, float64 or int64, with the relative rounding they were stored with."""
+    import onnx
+
+    shown, kind = repr(tensor.name[:40]), onnx.TensorProto.DataType.Name(tensor.data_type)
+    if len(tensor.dims) > _MOST_DIMS:
+        raise ValueError(f"the tensor {shown} has more than {_MOST_DIMS} dimensions")
+    if kind not in _ROUNDING and kind not in _WHOLE:
+        raise ValueError(f"the tensor {shown} is of type {kind}; only floating and whole numbers are read")
+    try:
+        values = onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
         raise ValueError(
-            f"a chain has one input and one output, and it has {len(inputs)} inputs and {len(graph.outputs)} outputs"
-        )
-    produced = [name for node in nodes for name in node.outputs]
-    if len(set(produced)) != len(produced) or set(produced) & (set(graph.constants) | set(inputs)):
-        raise ValueError("a value of its graph is given more than once")
-    users: dict[str, list[Node]] = {}
-    for node in nodes:
-        for name in set(node.inputs) - set(graph.constants) - {""}:
-            users.setdefault(name, []).append(node)
-
-    chain, notes = Chain(), []
-    current, met, rounding = inputs[0], 0, 0.0
-    while current in users:
-        if len(users[current]) > 1 or current == graph.outputs[0]:
-            raise ValueError(f"it branches: the value {current!r} is used more than once")
-        (node,) = users[current]
-        met += 1
-        if met > len(nodes):
-            raise ValueError("its graph has a cycle")
-        if len(node.outputs) != 1:
-            raise ValueError(f"the node {node} has {len(node.outputs)} outputs")
-        stored = [graph.constants.get(name) for name in node.inputs]
-        rounding = max([rounding, *(tensor.rounding for tensor in stored if tensor is not None)])
-        note = _OPERATORS[node.operator](node, chain, node.inputs.index(current), stored)
-        notes += [note] if note and note not in notes else []
-        current = node.outputs[0]
-    if current != graph.outputs[0]:
-        raise ValueError(f"its operations end at {current!r}, not at its output {graph.outputs[0]!r}")
-    if met < len(nodes):
-        raise ValueError(f"{len(nodes) - met} of its operations do not lie between its input and its output")
-    return chain, notes, rounding
+            f"the tensor {shown} declares shape {list(tensor.dims)[:_MOST_DIMS]}, and its data are of another size"
+        ) from error
+    if kind in _WHOLE:
+        return values.astype(np.int64), 0.0
+    numbers = values.astype(np.float64)
+    bad = ~np.isfinite(numbers)
+    # Infinity is a bound of Clip; anywhere else a weight that is no number has no meaning.
+    if bad.any() and numbers.size > 1:
+        raise ValueError(f"the tensor {shown} holds {int(bad.sum())} entries that are not finite")
+    return numbers, _ROUNDING[kind]
 
 
-def _without_constants(graph: Graph) -> list[Node]:
-    """Nodes that depend on the input; those that only rearrange stored tensors are carried out."""
-    nodes = []
-    for node in graph.nodes:
-        if not node.outputs:
-            raise ValueError(f"the node {node} has no output")
-        stored = [graph.constants.get(name) for name in node.inputs]
-        if node.operator == "Constant":
-            if "value" not in node.tensors:
-                raise ValueError(f"the node {node} is a constant that is no tensor")
-            tensor = node.tensors["value"]
-            store(graph.constants, Tensor(node.outputs[0], tensor.values, tensor.rounding))
-        elif node.operator in ("Identity", "Transpose") and len(stored) == 1 and stored[0] is not None:
-            values = stored[0].values
-            if node.operator == "Transpose":
-                order = node.lists.get("perm", list(range(values.ndim))[::-1])
-                if sorted(order) != list(range(values.ndim)):
-                    raise ValueError(f"the node {node} transposes {values.ndim} axes in the order {order}")
-                values = values.transpose(order)
-            store(graph.constants, Tensor(node.outputs[0], values, stored[0].rounding))
-        else:
-            nodes.append(node)
-    return nodes
+def _shape(value: Any) -> list[int | None] | None:
+    """The declared sizes, None where open; None when there is no shape at all."""
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in tensor.shape.dim]
 
 
-# Operators: each adds to the chain what it does to the value at place `place` of its inputs, and may say a sentence.
+def _port(value: Any, graph: Any, constants: dict[str, np.ndarray]) -> tuple[Port, str | None]:
+    shape = _shape(value)
+    users = [node for node in graph.node if value.name in node.input]
+    if not users:
+        raise ValueError(f"its input {value.name[:40]!r} is not used by any operation")
+    width = next((operators.inputs_of(node, constants) for node in users if len(node.input) > 1), None)
+    if shape is None or len(shape) < 2:
+        if width is None or (shape is not None and len(shape) == 1):
+            raise ValueError(
+                f"its input {value.name[:40]!r} has {'no' if shape is None else 'one'} declared size; export it with "
+                "the samples as the first axis"
+            )
+        shape = [None, width]
+    sizes = tuple(shape[1:])
+    if len(sizes) == 1 and sizes[0] is None and width is not None:
+        sizes = (width,)
+    if len(sizes) > 1 and operators.is_chain_start(users):
+        return Port(value.name, sizes), "Inputs are taken flattened, row by row."
+    return Port(value.name, sizes), None
 
 
-def _matmul(node: Node, chain: Chain, place: int, stored: list[Tensor | None]) -> None:
-    chain.matrix(_matrix(node, place, stored, 2).T)
-
-
-def _gemm(node: Node, chain: Chain, place: int, stored: list[Tensor | None]) -> None:
-    if node.numbers.get("transA", 0):
-        raise ValueError(f"the node {node} transposes its input, whose rows are samples")
-    matrix = _matrix(node, place, stored, 3)
-    weight = float(node.numbers.get("alpha", 1.0)) * (matrix if node.numbers.get("transB", 0) else matrix.T)
-    bias = None
-    if len(stored) == 3 and node.inputs[2]:
-        if stored[2] is None:
-            raise ValueError(f"the node {node} adds something that is not stored in the file")
-        bias = float(node.numbers.get("beta", 1.0)) * _vector(node, stored[2], weight.shape[0])
-    chain.matrix(weight, bias)
-
-
-def _add(node: Node, chain: Chain, place: int, stored: list[Tensor | None]) -> None:
-    other = stored[1 - place] if len(stored) == 2 else None
-    if other is None:
-        raise ValueError(f"the node {node} adds something that is not stored in the file; skips are not read")
-    chain.add(_vector(node, other, chain.width))
-
-
-def _relu(node: Node, chain: Chain, place: int, stored: list[Tensor | None]) -> None:
-    chain.activation(0.0)
-
-
-def _leaky_relu(node: Node, chain: Chain, place: int, stored: list[Tensor | None]) -> None:
-    # Attributes are float32, so 0.01 is 0.00999999977…, also in a float64 network.
-    chain.activation(float(node.numbers.get("alpha", np.float32(0.01))))
-
-
-def _identity(node: Node, chain: Chain, place: int, stored: list[Tensor | None]) -> None:
-    pass
-
-
-def _flatten(node: Node, chain: Chain, place: int, stored: list[Tensor | None]) -> str | None:
-    axis = node.numbers.get("axis", 1)
-    if axis != 1 and not (axis == -1 and chain.width is not None):
-        raise ValueError(f"the node {node} flattens from axis {axis}; only 1, one row per sample, keeps samples apart")
-    return None if chain.weights else "Inputs are taken flattened, row by row."
-
-
-def _reshape(node: Node, chain: Chain, place: int, stored: list[Tensor | None]) -> str | None:
-    shape = stored[1] if len(stored) == 2 and place == 0 else None
-    if shape is None or shape.values.dtype != np.int64 or shape.values.shape != (2,):
-        raise ValueError(f"the node {node} reshapes to something else than one row per sample")
-    rows, columns = (int(n) for n in shape.values)
-    if (
-        rows not in (-1, 0)
-        or (chain.width is not None and columns not in (-1, 0, chain.width))
-        or rows == columns == -1
-    ):
-        raise ValueError(f"the node {node} reshapes to ({rows}, {columns}), which is not one row per sample")
-    return None if chain.weights else "Inputs are taken flattened, row by row."
-
-
-def _transpose(node: Node, chain: Chain, place: int, stored: list[Tensor | None]) -> None:
-    raise ValueError(f"the node {node} transposes its input, whose rows are samples")
-
-
-_OPERATORS: dict[str, Callable[[Node, Chain, int, list[Tensor | None]], str | None]] = {
-    "MatMul": _matmul,
-    "Gemm": _gemm,
-    "Add": _add,
-    "Relu": _relu,
-    "LeakyRelu": _leaky_relu,
-    "Identity": _identity,
-    "Flatten": _flatten,
-    "Reshape": _reshape,
-    "Transpose": _transpose,
-}
-
-
-def _matrix(node: Node, place: int, stored: list[Tensor | None], most: int) -> np.ndarray:
-    if not 2 <= len(stored) <= most:
-        raise ValueError(f"the node {node} has {len(stored)} inputs")
-    if place == 1 and stored[0] is not None:
-        raise ValueError(f"the node {node} multiplies from the left; export a network whose samples are rows")
-    tensor = stored[1]
-    if place != 0 or tensor is None:
-        raise ValueError(f"the node {node} multiplies by something that is not stored in the file")
-    if tensor.values.ndim != 2 or tensor.values.dtype != np.float64:
-        raise ValueError(
-            f"the node {node} multiplies by {tensor.name[:40]!r} of shape {tensor.values.shape}, no matrix"
-        )
-    return tensor.values
-
-
-def _vector(node: Node, tensor: Tensor, width: int | None) -> np.ndarray:
-    shape, values = tensor.values.shape, tensor.values
-    if values.dtype != np.float64 or values.size == 0 or any(n != 1 for n in shape[:-1]):
-        raise ValueError(f"the node {node} adds {tensor.name[:40]!r} of shape {shape}, which is no bias")
-    if values.size == 1 and width is not None:
-        return np.full(width, values.reshape(-1)[0])
-    return values.reshape(-1)
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:1])[:160].rstrip(".") or type(error).__name__

@@ -6,43 +6,51 @@ from pathlib import Path
 from typing import Any
 
 from biasfree import files
-from biasfree.models._model import Model
+from biasfree.models._graph import Graph
+from biasfree.models._layers import Layers
 from biasfree.models._npz_model import read_npz
 from biasfree.models._onnx import read_onnx
 from biasfree.models._safetensors import read_safetensors
-from biasfree.models._torch_module import is_module, read_module
+from biasfree.models._torch_module import is_module, read_module, read_state
 from biasfree.networks import Network
 
-_SUFFIXES = (".npz", ".onnx", ".safetensors")
-_PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".joblib")
+_SUFFIXES = (".npz", ".onnx", ".safetensors", ".pt", ".pth")
+_TORCH = (".pt", ".pth", ".bin", ".ckpt")
+_PICKLES = (*_TORCH, ".pkl", ".pickle", ".joblib")
 _INSTEAD = (
     "loading it could run any code. Save the weights with safetensors, export the network to ONNX, or write them with "
     "numpy.savez(path, W1=…, W2=…)."
 )
 
 
-def read(model: Any, slope: float | None = None) -> Model:
+def read(model: Any, slope: float | None = None, shapes: tuple[tuple[int, ...], ...] | None = None) -> Graph:
     """Read a model from a file, a ``Network`` or a PyTorch module.
 
     Args:
-        model: path of an NPZ, ONNX or safetensors file, a ``Network``, or a torch module.
-        slope: α of the activations, for what does not store it (NPZ, safetensors, bare Linear layers).
+        model: path of an ONNX, safetensors, NPZ or (where torch is installed) PT file, a ``Network``, ``Layers`` or a
+            torch module.
+        slope: α of the activations, for what does not store it (NPZ, safetensors, PT, bare Linear layers).
+        shapes: of the inputs without the samples' axis, where they are known; a torch module does not tell them.
 
     Raises:
-        ValueError: anything else, pickles, broken files, networks that are no chain of layers.
+        ValueError: anything else, pickles, broken files, networks of which nothing can be read.
     """
-    if isinstance(model, Model):
+    if isinstance(model, Graph):
         return model
+    if isinstance(model, Layers):
+        return Graph.from_layers(model)
     if isinstance(model, Network):
-        return Model.from_network(model)
+        return Graph.from_network(model)
     if isinstance(model, (str, os.PathLike)):
         return _read_file(files.readable(model), slope)
     if is_module(model):
-        return read_module(model, slope)
-    raise ValueError(f"inspect takes a path, a biasfree.Network or a PyTorch module, got {type(model).__name__}.")
+        return read_module(model, slope, shapes)
+    raise ValueError(
+        f"inspect takes a path, a biasfree.Network, a PyTorch module or a function, got {type(model).__name__}."
+    )
 
 
-def _read_file(source: Path, slope: float | None) -> Model:
+def _read_file(source: Path, slope: float | None) -> Graph:
     suffix = source.suffix.lower()
     try:
         with source.open("rb") as stream:
@@ -52,6 +60,8 @@ def _read_file(source: Path, slope: float | None) -> Model:
     if not head:
         raise ValueError(f"cannot read {source.name}: it is empty.")
     if _is_pickle(source, head):
+        if suffix in _TORCH:
+            return Graph.from_layers(read_state(source, slope, _INSTEAD))
         raise ValueError(f"{source.name} is a pickle and is not read: {_INSTEAD}")
     if suffix not in _SUFFIXES:
         raise ValueError(f"cannot read {source.name}: the name must end in {', '.join(_SUFFIXES)}.")
@@ -62,9 +72,9 @@ def _read_file(source: Path, slope: float | None) -> Model:
         what = f"its content is that of a {held} file; rename it" if held else "it is not an NPZ archive"
         raise ValueError(f"cannot read {source.name} as {suffix[1:]}: {what}.")
     if suffix == ".npz":
-        return read_npz(source, slope)
+        return Graph.from_layers(read_npz(source, slope))
     if suffix == ".safetensors":
-        return read_safetensors(source, slope)
+        return Graph.from_layers(read_safetensors(source, slope))
     if slope is not None:
         raise ValueError(f"{source.name} names its own activations; leave the slope out.")
     return read_onnx(source)

@@ -1,20 +1,27 @@
-"""A PyTorch module read without importing torch: by the class names and attributes of its layers.
+"""PyTorch modules, traced by ``torch.fx``, and state dicts of ``torch.save``, by ``torch.load(weights_only=True)``.
 
-The reading is then compared with the module's own outputs on random inputs, so that a ``forward`` that does something
-else than its layers in their order is found out.
+torch is imported only where a module is given, which has imported it, or where a ``.pt`` file is read. The graph that
+is found is compared with the module's own outputs on random inputs, so that a wrong reading is found out.
 """
 
-from collections.abc import Iterator
+import importlib.util
+import pickle
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from biasfree.models._chain import Chain
-from biasfree.models._model import Model
+from biasfree.models import _operations as ops
+from biasfree.models import _torch_rules as rules
+from biasfree.models._folding import folded
+from biasfree.models._graph import Graph, Node, Port
+from biasfree.models._layers import Layers
+from biasfree.models._safetensors import layers_of
 
-_CONTAINERS = ("Sequential", "ModuleList")
-_MOST_DEPTH = 20
-_PROBES = 32
+_MOST_BYTES = 2**28
+_PROBES = 8
+_OPEN_SIZE = 16
 _ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
@@ -23,98 +30,174 @@ def is_module(subject: Any) -> bool:
     return callable(subject) and all(hasattr(subject, name) for name in ("named_children", "parameters", "training"))
 
 
-def read_module(module: Any, slope: float | None) -> Model:
-    """The model a module is.
+# State dicts
+
+
+def read_state(source: Path, slope: float | None, otherwise: str) -> Layers:
+    """The chain of layers in a file of ``torch.save(module.state_dict(), …)``, where torch is installed.
 
     Raises:
-        ValueError: a layer other than Linear, ReLU, LeakyReLU, Identity and Flatten, or a ``forward`` that does
-            something else than these in their order.
+        ValueError: no torch here, anything but tensors in the file, tensors that are no chain.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise ValueError(f"{source.name} is a pickle and is read only where torch is installed: {otherwise}")
+    try:
+        with zipfile.ZipFile(source) as archive:
+            declared = sum(member.file_size for member in archive.infolist())
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise ValueError(f"{source.name} is a pickle and not an archive of torch.save: {otherwise}") from error
+    if declared > _MOST_BYTES:
+        raise ValueError(f"cannot read {source.name}: it unpacks to {declared:,} bytes, more than {_MOST_BYTES:,}.")
+    import torch
+
+    try:
+        state = torch.load(source, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{source.name} is a pickle that torch.load(weights_only=True) refuses; it holds more than tensors, and "
+            f"{otherwise}"
+        ) from error
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    if not isinstance(state, dict) or not state or not all(hasattr(v, "detach") for v in state.values()):
+        raise ValueError(f"cannot read {source.name}: it is no state dict of a module, which holds tensors by name.")
+    kinds = [str(v.dtype).removeprefix("torch.") for v in state.values()]
+    rounding = max((_ROUNDING[kind] for kind in kinds if kind in _ROUNDING), default=2.0**-24)
+    try:
+        tensors = {str(name): rules.array(v) for name, v in state.items()}
+        return layers_of(tensors, slope, {}, source=f"{source.name} (PyTorch)", rounding=rounding)
+    except ValueError as error:
+        raise ValueError(f"cannot read {source.name} as a network: {str(error).rstrip('.')}.") from error
+
+
+# Modules
+
+
+def read_module(module: Any, slope: float | None, shapes: tuple[tuple[int, ...], ...] | None = None) -> Graph:
+    """The graph that a module computes.
+
+    Args:
+        module: in evaluation mode.
+        slope: α to be taken between bare Linear layers, None for what the module does.
+        shapes: of its inputs without the samples' axis, where data are given.
+
+    Raises:
+        ValueError: a forward that cannot be traced, or outputs that are not those of the graph found.
     """
     name = type(module).__name__
-    layers = list(_layers(module, name, 0))
-    linear = [layer for layer in layers if _kind(layer) == "Linear"]
-    if not linear:
-        raise ValueError(f"cannot read the module {name}: there is no Linear layer in it.")
-    rounding = max(_ROUNDING.get(str(layer.weight.dtype).removeprefix("torch."), 2.0**-24) for layer in linear)
-    about = {"source": f"the PyTorch module {name}", "rounding": rounding}
-    plain = len(linear) == sum(_kind(layer) not in ("Identity", "Flatten", "Dropout") for layer in layers)
-    if plain and len(linear) > 1 and slope is not None:
-        note = f"σ of slope {slope:g}, as asked for, is taken after every layer but the last."
-        readings = [_chained(layers, slope).model(notes=[note], **about)]
-    else:
-        readings = [_chained(layers, None).model(**about)]
-        if plain and len(linear) > 1:
-            note = "It has Linear layers only; its outputs show that ReLU follows every one but the last."
-            readings.append(_chained(layers, 0.0).model(notes=[note], **about))
-    for reading in readings:
-        if _agrees(module, linear[0], reading):
-            return reading
-    raise ValueError(
-        f"cannot read the module {name}: its outputs are not those of its Linear, ReLU and LeakyReLU layers in their "
-        "order. Write it as a torch.nn.Sequential, or export it to ONNX."
-    )
+    _in_evaluation(module)
+    parameters = list(module.parameters())
+    kinds = {str(p.dtype).removeprefix("torch.") for p in parameters}
+    rounding = max((_ROUNDING.get(k, 2.0**-24) for k in kinds), default=2.0**-24)
+    traced = _traced(module, name)
+    ports, nodes, left_out = _followed(traced, module, name, shapes)
+    graph = folded(Graph(tuple(ports), tuple(nodes), f"the PyTorch module {name}", rounding, left_out=tuple(left_out)))
+    if slope is not None:
+        return _with_slope(graph, slope)
+    if not left_out:
+        _compared(module, graph, parameters, name)
+    return graph
 
 
-def _layers(module: Any, path: str, depth: int) -> Iterator[Any]:
-    kind = _kind(module)
-    if kind in ("Linear", "ReLU", "LeakyReLU", "Identity", "Flatten"):
-        yield module
-        return
-    if kind.startswith("Dropout"):
-        if module.training and module.p:
-            raise ValueError(f"{path} is a {kind} in training mode. Call module.eval() first.")
-        return
-    children = list(module.named_children())
-    known = kind in _CONTAINERS or any(base.__name__ in _CONTAINERS for base in type(module).__mro__)
-    own = dict(module.named_parameters(recurse=False))
-    if depth > _MOST_DEPTH or own or not (children or known):
-        raise ValueError(
-            f"cannot read {path}: {kind} is not one of Linear, ReLU, LeakyReLU, Identity, Flatten, or a chain of them."
-        )
-    for name, child in children:
-        yield from _layers(child, f"{path}.{name}", depth + 1)
+def _in_evaluation(module: Any) -> None:
+    for path, part in module.named_modules():
+        kind = type(part).__name__
+        if part.training and (kind.startswith("BatchNorm") or (kind.startswith("Dropout") and part.p)):
+            raise ValueError(f"{path or kind} is a {kind} in training mode. Call module.eval() first.")
 
 
-def _chained(layers: list[Any], between: float | None) -> Chain:
-    chain = Chain()
-    for layer in layers:
-        kind = _kind(layer)
-        if kind == "Linear":
-            if chain.weights and between is not None:
-                chain.activation(between)
-            bias = getattr(layer, "bias", None)
-            chain.matrix(_array(layer.weight), None if bias is None else _array(bias))
-        elif kind == "ReLU":
-            chain.activation(0.0)
-        elif kind == "LeakyReLU":
-            chain.activation(float(layer.negative_slope))
-    return chain
+def _traced(module: Any, name: str) -> Any:
+    import torch.fx
 
-
-def _agrees(module: Any, first: Any, model: Model) -> bool:
-    inputs = np.random.default_rng(0).normal(size=(_PROBES, model.widths[0]))
-    given = first.weight.new_tensor(inputs.tolist())
     try:
-        outputs = _array(module(given))
-    except (RuntimeError, TypeError, IndexError) as error:
+        return torch.fx.symbolic_trace(module)
+    except Exception as error:
+        # Tracing runs the user's forward, which may raise anything.
+        first = (str(error).strip().splitlines() or ["?"])[0][:120].rstrip(".")
         raise ValueError(
-            f"cannot run the module {type(module).__name__} on inputs of {model.widths[0]} numbers: "
-            f"{(str(error).splitlines() or ['?'])[0]}"
+            f"cannot read the module {name}: torch.fx does not follow its forward ({first}). Pass a function and "
+            "inputs, or export it to ONNX."
         ) from error
-    expected = model(_array(given))
-    if outputs.size != expected.size:
-        return False
-    allowed = (
-        1e3
-        * model.rounding
-        * (model.scale * np.abs(inputs).max() + sum(np.abs(b).sum() for b in model.biases if b is not None))
-    )
-    return bool(np.abs(outputs.reshape(expected.shape) - expected).max() <= max(allowed, 1e-300))
 
 
-def _array(tensor: Any) -> np.ndarray:
-    return np.asarray(tensor.detach().cpu().double().numpy())
+def _followed(
+    traced: Any, module: Any, name: str, shapes: tuple[tuple[int, ...], ...] | None
+) -> tuple[list[Port], list[Node], list[str]]:
+    """The traced operations as nodes, up to the first that we have no rule for."""
+    inputs = [node for node in traced.graph.nodes if node.op == "placeholder"]
+    given = shapes if shapes is not None and len(shapes) == len(inputs) else None
+    ports = [
+        Port(node.name, tuple(given[i]) if given is not None else rules.first_shape(node, traced))
+        for i, node in enumerate(inputs)
+    ]
+    places: dict[Any, int] = {node: i for i, node in enumerate(inputs)}
+    nodes: list[Node] = []
+    left_out: list[str] = []
+    output = 0
+    for node in traced.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            output = places.get(node.args[0], output) if node.op == "output" else output
+            continue
+        try:
+            made = rules.rule(node, traced, places)
+        except rules.UnknownError as error:
+            if not any(isinstance(n.operation, (ops.Linear, ops.Conv)) for n in nodes):
+                raise ValueError(f"cannot read the module {name}: {error}.") from error
+            left_out.append(f"From there on it is left out: {error}. What follows is about what {nodes[-1]} gives.")
+            output = len(ports) + len(nodes) - 1
+            break
+        if isinstance(made, int):
+            places[node] = made
+        elif made is not None:
+            nodes.append(Node(made[0], made[1], str(node.target) if node.op == "call_module" else node.name))
+            places[node] = len(ports) + len(nodes) - 1
+    if output != len(ports) + len(nodes) - 1:
+        nodes.append(Node(ops.Scale(np.array(1.0)), (output,), "output"))
+    return ports, nodes, left_out
 
 
-def _kind(layer: Any) -> str:
-    return type(layer).__name__
+def _with_slope(graph: Graph, slope: float) -> Graph:
+    """Bare Linear layers with σ of a slope between them, as asked for."""
+    linear = [node.operation for node in graph.nodes]
+    if not all(isinstance(o, (ops.Linear, ops.Reshape)) for o in linear):
+        raise ValueError("the module names its own activations; leave the slope out.")
+    layers = [o for o in linear if isinstance(o, ops.Linear)]
+    note = f"σ of slope {slope:g}, as asked for, is taken after every layer but the last."
+    made = Layers.of(
+        [o.weight for o in layers], [o.bias for o in layers], [slope] * (len(layers) - 1), source=graph.source,
+        rounding=graph.rounding, notes=(note,),
+    )  # fmt: skip
+    return Graph.from_layers(made)
+
+
+def _compared(module: Any, graph: Graph, parameters: list[Any], name: str) -> None:
+    """The module's outputs beside the graph's.
+
+    Raises:
+        ValueError: they differ, or the module does not run.
+    """
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(_PROBES, *shape)) for shape in graph.open_sizes(_OPEN_SIZE)]
+    try:
+        like = parameters[0] if parameters else None
+        given = [_tensor(values, like) for values in inputs]
+        theirs = rules.array(module(*given))
+    except (RuntimeError, TypeError, IndexError, ValueError) as error:
+        raise ValueError(
+            f"cannot run the module {name} on inputs of shape {', '.join(str(v.shape[1:]) for v in inputs)}: "
+            f"{(str(error).splitlines() or ['?'])[0][:160].rstrip('.')}. Give data of the right shape."
+        ) from error
+    ours = graph(*(rules.array(v) for v in given))
+    size = max(float(np.abs(theirs).max(initial=0.0)), float(np.abs(ours).max(initial=0.0)), 1e-300)
+    allowed = 1e4 * graph.rounding * size
+    if ours.size != theirs.size or np.abs(ours.reshape(theirs.shape) - theirs).max() > allowed:
+        raise ValueError(
+            f"cannot read the module {name}: its outputs are not those of the operations that torch.fx traced in it. "
+            "Pass a function and inputs, or export it to ONNX."
+        )
+
+
+def _tensor(values: np.ndarray, like: Any) -> Any:
+    import torch
+
+    return torch.tensor(values.tolist(), dtype=torch.float64 if like is None else like.dtype)

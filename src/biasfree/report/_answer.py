@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from biasfree import files
 from biasfree.answer import Answer, Picture, Section, Table
 from biasfree.provenance import environment
-from biasfree.report._answer_plots import plot_inspection
 from biasfree.report._course_plot import plot_bends, plot_courses
+from biasfree.report._inspection_plots import plot_filters, plot_inspection, plot_layers
 from biasfree.report._page import _STYLE
 from biasfree.report._plots import STYLE
 
@@ -25,7 +25,9 @@ ANSWER_FORMATS = (".html", ".json", ".txt")
 PICTURES: Mapping[str, Callable[..., "Figure"]] = {
     "bends": plot_bends,
     "courses": plot_courses,
+    "filters": plot_filters,
     "inspection": plot_inspection,
+    "layers": plot_layers,
 }
 # Rows of a table that a terminal shows.
 _ROWS = 12

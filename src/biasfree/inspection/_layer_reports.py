@@ -7,7 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree import measure
-from biasfree.models._model import Model
+from biasfree.models import Graph
+from biasfree.models import _operations as ops
+from biasfree.models._layers import Layers
 from biasfree.networks import Network
 
 
@@ -29,6 +31,7 @@ class LayerReport:
         equation: 39 or 40, whichever the network may obey; None when neither applies.
         residual: ‖W − fit‖_F/‖W‖_F of that equation.
         dead, always_active: neurons active on no sample, and on every sample, of the data.
+        name: what the file calls it, or its kind; "W1" … in a chain.
     """
 
     layer: int
@@ -46,13 +49,14 @@ class LayerReport:
     residual: float | None
     dead: int | None
     always_active: int | None
+    name: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
 
-def layer_reports(model: Model, inputs: Float[np.ndarray, "samples dim"] | None) -> tuple[LayerReport, ...]:
+def layer_reports(model: Layers, inputs: Float[np.ndarray, "samples dim"] | None) -> tuple[LayerReport, ...]:
     """A report for each layer, with its neurons' activity where there are data."""
     # The measures ask about weights alone; slope and biases are told apart above.
     bare = Network(model.weights, 0.0)
@@ -74,12 +78,37 @@ def layer_reports(model: Model, inputs: Float[np.ndarray, "samples dim"] | None)
                 equation, None if residuals is None else float(residuals[k]),
                 int((active[k] == 0).sum()) if hidden and active is not None else None,
                 int((active[k] == 1).sum()) if hidden and active is not None else None,
+                f"W{k + 1}",
             )
         )  # fmt: skip
     return tuple(reports)
 
 
-def _low_rank(model: Model) -> tuple[int | None, np.ndarray | None]:
+def graph_reports(graph: Graph) -> tuple[LayerReport, ...]:
+    """A report for each layer of weights of any graph; kernels are taken as matrices (outputs, inputs × positions)."""
+    reports: list[LayerReport] = []
+    for node in graph.nodes:
+        operation = node.operation
+        if not isinstance(operation, (ops.Linear, ops.Conv)):
+            continue
+        weight = np.asarray(operation.weight)
+        if isinstance(operation, ops.Conv) and operation.transposed:
+            weight = weight.swapaxes(0, 1)
+        matrix = weight.reshape(len(weight), -1)
+        values = np.linalg.svd(matrix, compute_uv=False)
+        norm, top = float(np.linalg.norm(values)), float(values[0])
+        reports.append(
+            LayerReport(
+                len(reports) + 1, matrix.shape[0], matrix.shape[1], operation.shift is not None, None, norm,
+                norm**2 / top**2 if top else None, int((values > 0.01 * top).sum()) if top else 0,
+                float(values[1] / top) if len(values) > 1 and top else None, None, None, None, None, None, None,
+                f"{operation.title}{f' {node.name}' if node.name else ''}",
+            )
+        )  # fmt: skip
+    return tuple(reports)
+
+
+def _low_rank(model: Layers) -> tuple[int | None, np.ndarray | None]:
     """The fit of Eq. 39 (linear) or 40 (ReLU), where the paper says anything about such a network."""
     try:
         network = model.as_network()
@@ -96,7 +125,7 @@ def _imbalance(network: Network, layer: int) -> float | None:
     return float(np.abs(value).sum()) / total if total else None
 
 
-def _active_shares(model: Model, inputs: np.ndarray) -> list[np.ndarray]:
+def _active_shares(model: Layers, inputs: np.ndarray) -> list[np.ndarray]:
     counts = [np.zeros(width) for width in model.widths[1:-1]]
     for batch in model.batches(inputs):
         for k, h in enumerate(model.preactivations(batch)[:-1]):

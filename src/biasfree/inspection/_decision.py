@@ -6,14 +6,15 @@ Deeper networks are sampled in pairs ±x: the best linear map is fitted to one d
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from biasfree.inspection import _merging, _milp
+from biasfree.inspection import _merging, _milp, _search
 from biasfree.inspection._certificate import Certificate, certificate
 from biasfree.inspection._milp import Maximum
-from biasfree.models._model import Model
+from biasfree.models._layers import Layers
 from biasfree.networks import Network
 from biasfree.theory import ParityForm, parity_form
 
@@ -54,7 +55,7 @@ class Nearness:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Decision:
     """Whether f(x) = Mx for all x.
 
     Attributes:
@@ -73,33 +74,51 @@ class Answer:
     certificate: Certificate | None
     maximum: Maximum | None
 
+    def to_dict(self, seed: int) -> dict[str, Any]:
+        """For JSON."""
+        near, form, top = self.nearness, self.form, self.maximum
+        return {
+            "why": self.why,
+            "certified_by": None if self.certificate is None else self.certificate.method,
+            "parity": {"odd": near.odd, "even": near.even},
+            "sphere": {"distance": near.distance, "standard_error": near.error, "pairs": near.pairs, "seed": seed},
+            "witness": {"x": near.witness, "deviation": near.largest},
+            "canonical_form": None if form is None else {
+                "linear_map": form.linear_map, "directions": form.directions, "coefficients": form.coefficients,
+                "is_linear": form.is_linear, "is_odd": form.is_odd, "is_even": form.is_even,
+            },
+            "exact_maximum": None if top is None else {
+                "value": top.value, "x": top.point, "bound": top.bound, "finished": top.finished
+            },
+        }  # fmt: skip
 
-def tolerance_of(model: Model) -> float:
-    """What counts as zero, relative to the scale of the weights."""
-    return max(TOLERANCE, 16 * model.rounding)
+
+def tolerance_of(rounding: float) -> float:
+    """What counts as zero, relative to the scale of the weights, for numbers stored with this rounding."""
+    return max(TOLERANCE, 16 * rounding)
 
 
-def answered(model: Model, seed: int) -> Answer:
+def decided(model: Layers, seed: int) -> Decision:
     """Decide, with everything known on the way."""
     return _without_biases(model, seed) if model.bias_free else _with_biases(model, seed)
 
 
-def _without_biases(model: Model, seed: int) -> Answer:
-    exact = model if model.depth == 2 else _merging.merged_for_function(model).model
-    tolerance = tolerance_of(model)
+def _without_biases(model: Layers, seed: int) -> Decision:
+    exact = model if model.depth == 2 else _merging.merged_for_function(model).layers
+    tolerance = tolerance_of(model.rounding)
     if exact.depth <= 2:
         form = _form(exact)
         near = _from_form(model, form, seed)
         bound = certificate(model, near.linear_map)
         how = "" if exact is model else f" after exact merging to {'-'.join(map(str, exact.widths))}"
         if form.is_linear:
-            return Answer(True, f"exactly: every kink cancels{how}.", form, near, bound, None)
+            return Decision(True, f"exactly: every kink cancels{how}.", form, near, bound, None)
         if bound.bound <= tolerance * model.scale:
             why = f"to {tolerance:.0e} of the weights' scale: kinks cancel but for a certified {bound.bound:.1e}‖x‖."
-            return Answer(True, why, form, near, bound, None)
+            return Decision(True, why, form, near, bound, None)
         count = len(form.directions)
         why = f"{count} kink{' does' if count == 1 else 's do'} not cancel{how}."
-        return Answer(False, why, form, near, bound, None)
+        return Decision(False, why, form, near, bound, None)
     near = _sampled(model, seed)
     bound = certificate(model, near.linear_map)
     linear, why = _judged(near, bound, tolerance, model.scale)
@@ -113,7 +132,7 @@ def _without_biases(model: Model, seed: int) -> Answer:
             bound = Certificate(float(boxed), "mixed-integer programming on the unit box, solver's tolerance added")
         if linear is None:
             linear, why = _by_program(maximum, tolerance, model.scale)
-    return Answer(linear, why, None, near, bound, maximum)
+    return Decision(linear, why, None, near, bound, maximum)
 
 
 def _judged(near: Nearness, bound: Certificate, tolerance: float, scale: float) -> tuple[bool | None, str]:
@@ -138,13 +157,15 @@ def _by_program(maximum: Maximum, tolerance: float, scale: float) -> tuple[bool 
     return None, "not decided: mixed-integer programming ran out of time."
 
 
-def _with_biases(model: Model, seed: int) -> Answer:
+def _with_biases(model: Layers, seed: int) -> Decision:
     near = _sampled(model, seed)
     offset = model(np.zeros((1, model.widths[0])))[0]
-    tolerance = tolerance_of(model) * (model.scale + sum(np.abs(model.bias(k)).max() for k in range(model.depth)))
+    tolerance = tolerance_of(model.rounding) * (
+        model.scale + sum(np.abs(model.bias(k)).max() for k in range(model.depth))
+    )
     has_offset = bool(np.abs(offset).max() > tolerance)
     if model.depth <= 2 or model.is_affine:
-        small = _merging.merged_for_function(model).model
+        small = _merging.merged_for_function(model).layers
         # In (x, 1) the first layer has no biases; a row of bias alone makes no kink.
         kinks = False
         if small.depth == 2:
@@ -153,22 +174,22 @@ def _with_biases(model: Model, seed: int) -> Answer:
             kinks = bool(form.directions[:, :-1].any())
         if not kinks:
             if has_offset:
-                return Answer(False, "it is linear plus a constant.", None, near, None, None)
-            return Answer(True, "exactly: every kink cancels, and so do the constants.", None, near, None, None)
-        return Answer(False, "not every kink cancels.", None, near, None, None)
+                return Decision(False, "it is linear plus a constant.", None, near, None, None)
+            return Decision(True, "exactly: every kink cancels, and so do the constants.", None, near, None, None)
+        return Decision(False, "not every kink cancels.", None, near, None, None)
     if near.largest > tolerance:
-        return Answer(False, "its biases bend it or shift it.", None, near, None, None)
-    return Answer(None, "not decided for a deep network with biases.", None, near, None, None)
+        return Decision(False, "its biases bend it or shift it.", None, near, None, None)
+    return Decision(None, "not decided for a deep network with biases.", None, near, None, None)
 
 
-def _form(model: Model) -> ParityForm:
+def _form(model: Layers) -> ParityForm:
     if model.depth == 2:
         return parity_form(model.as_network())
     dim, outputs = model.widths[0], model.widths[-1]
     return ParityForm(model.weights[0], np.zeros((0, dim)), np.zeros((outputs, 0)), 0)
 
 
-def _from_form(model: Model, form: ParityForm, seed: int) -> Nearness:
+def _from_form(model: Layers, form: ParityForm, seed: int) -> Nearness:
     if len(form.directions) > _MOST_LINES:
         return _sampled(model, seed)
     # For a Gaussian x, which differs by a common factor from one on the sphere.
@@ -178,17 +199,11 @@ def _from_form(model: Model, form: ParityForm, seed: int) -> Nearness:
     even = max(float(np.einsum("ol,lm,om->", form.coefficients, moments, form.coefficients)), 0.0)
     total = linear + even
     shares = (np.sqrt(even / total), np.sqrt(linear / total)) if total else (0.0, 0.0)
-    # Of the form, not of the network's outputs, whose rounding would hide an even part of 1e-16.
-    random = np.random.default_rng(seed).normal(size=(_WITNESSES, form.linear_map.shape[1]))
-    inputs = np.concatenate([form.directions, np.eye(form.linear_map.shape[1]), _unit(random)])
-    values = np.linalg.norm(form.even_part(inputs).reshape(len(inputs), -1), axis=1)
-    top = int(np.argmax(values))
-    return Nearness(
-        form.linear_map, float(shares[0]), 0.0, float(shares[1]), float(shares[0]), 0, inputs[top], float(values[top])
-    )
+    witness, largest = _search.of_form(form, np.concatenate([form.directions, np.eye(form.linear_map.shape[1])]), seed)
+    return Nearness(form.linear_map, float(shares[0]), 0.0, float(shares[1]), float(shares[0]), 0, witness, largest)
 
 
-def _sampled(model: Model, seed: int) -> Nearness:
+def _sampled(model: Layers, seed: int) -> Nearness:
     dim = model.widths[0]
     affordable = _WORK // max(1, 4 * sum(w.size for w in model.weights))
     pairs = max(min(_PAIRS, affordable), 256, 3 * dim)
@@ -218,14 +233,18 @@ def _sampled(model: Model, seed: int) -> Nearness:
     error = spread / (2 * distance) if distance else 0.0
     tried = np.concatenate([fresh, -fresh, _tried(model)])
     values = np.linalg.norm(model(tried) - tried @ linear_map.T, axis=1)
-    top = int(np.argmax(values))
+    order = np.argsort(-values)
+    witness, largest = tried[order[0]], float(values[order[0]])
+    if model.bias_free:
+        improved, found = _search.of_layers(model, linear_map, tried[order[:_WITNESSES]], seed)
+        witness, largest = (improved, found) if found > largest else (witness, largest)
     return Nearness(
         linear_map, float(distance), float(error), float(np.sqrt(odd_part.mean() / mean)),
-        float(np.sqrt(even_part.mean() / mean)), pairs, tried[top], float(values[top]),
+        float(np.sqrt(even_part.mean() / mean)), pairs, witness, largest,
     )  # fmt: skip
 
 
-def _tried(model: Model) -> np.ndarray:
+def _tried(model: Layers) -> np.ndarray:
     """Directions at which deviations are likely: the axes and the rows of W₁, both ways."""
     rows = model.weights[0][model.weights[0].any(axis=1)][:1000]
     both = np.concatenate([np.eye(model.widths[0])[:1000], _unit(rows)])

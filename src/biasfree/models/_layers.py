@@ -22,7 +22,7 @@ _AT_ONCE = 8_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Layers:
     """Weights, biases and slopes of a fully connected chain; ``of`` makes a checked one.
 
     Attributes:
@@ -48,7 +48,7 @@ class Model:
         biases: Sequence[Any] | None,
         slopes: Sequence[float],
         **about: Any,
-    ) -> "Model":
+    ) -> "Layers":
         """Check shapes and values; biases that are all zero count as none.
 
         Raises:
@@ -80,7 +80,7 @@ class Model:
         return cls(tuple(matrices), kept, tuple(checks.slope(s) for s in slopes), notes=tuple(notes), **about)
 
     @classmethod
-    def from_network(cls, network: Network, source: str | None = None) -> "Model":
+    def from_network(cls, network: Network, source: str | None = None) -> "Layers":
         """A ``Network`` as a model; identity skips around one layer become I + W.
 
         Raises:
@@ -163,7 +163,7 @@ class Model:
 
     # Relatives
 
-    def replaced(self, weights: Sequence[np.ndarray], biases: Sequence[Any], slopes: Sequence[float]) -> "Model":
+    def replaced(self, weights: Sequence[np.ndarray], biases: Sequence[Any], slopes: Sequence[float]) -> "Layers":
         """The same origin with other layers."""
         return replace(self, weights=tuple(weights), biases=tuple(biases), slopes=tuple(slopes))
 
@@ -181,8 +181,16 @@ class Model:
         return Network(self.weights, slopes.pop() if slopes else 1.0, [s != 1 for s in self.slopes])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an NPZ with arrays W1 …, b1 … where there are biases, and ``slopes``; one slope also as Network's."""
-        target = files.writable(path, (".npz",))
+        """Write an NPZ with arrays W1 …, b1 … where there are biases, and ``slopes``; or ONNX, in float64.
+
+        One slope without biases is written so that ``Network.load`` reads it too.
+        """
+        target = files.writable(path, (".npz", ".onnx"))
+        if target.suffix.lower() == ".onnx":
+            from biasfree.models._onnx_writing import write_onnx
+
+            write_onnx(self, target)
+            return
         if self.bias_free and len({s for s in self.slopes if s != 1}) <= 1:
             self.as_network().save(target)
             return
