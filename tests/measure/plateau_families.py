@@ -1,4 +1,4 @@
-"""Families of data on which predicted ends of plateaus are compared with measured ones; ``python -m`` prints the tables."""
+"""Families of data on which predicted ends of plateaus are compared with measured ones; ``python -m`` prints tables."""
 
 import sys
 from dataclasses import dataclass
