@@ -63,6 +63,13 @@ def test_several_targets_are_several_outputs() -> None:
     assert found.origin["targets"] == ("size", "price")
 
 
+def test_words_to_predict_are_classes() -> None:
+    found = from_table(FRAME.assign(kind=["red", "blue"] * 4), "kind")
+    assert found.classes == ("blue", "red")
+    assert found.labels.tolist() == [1, 0] * 4
+    assert found.origin["columns"] == ("size", "age", "price")
+
+
 def test_columns_are_left_out_and_it_is_said() -> None:
     found = from_table(FRAME.assign(id=range(8), note="free text"), "price", drop=["id", "note"])
     same(found)
@@ -108,13 +115,13 @@ def test_categories_by_one_hot_on_request() -> None:
     ("table", "options", "sentence"),
     [
         (FRAME.assign(age=[np.nan, *range(7)]), {"target": "price"}, "'age' in table has 1 missing.*Fill them in"),
-        (FRAME, {"target": ["price", "price"]}, "named twice"),
+        (FRAME, {"target": ["price", "price"]}, "different columns"),
         (FRAME, {"target": "cost"}, "no column 'cost'.*size, age, price"),
         (FRAME, {}, "Name the column to predict"),
         (FRAME, {"target": "price", "drop": "prize"}, "cannot leave out 'prize'"),
         (FRAME, {"target": "price", "drop": "price"}, "cannot be the target and be left out"),
         (FRAME, {"target": "price", "drop": ["size", "age"]}, "no input column"),
-        (FRAME.assign(price=list("abcdabcd")), {"target": "price"}, "Encode the classes"),
+        (FRAME.assign(price=list("abcdefgh")), {"target": "price"}, "8 different entries in 8 rows"),
         (FRAME.iloc[:0], {"target": "price"}, "no rows"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Verdicts foretold against verdicts measured, on symmetric sets perturbed by 0 to 1 (see ``family``)."""
+"""Verdicts predicted against verdicts measured, on symmetric sets perturbed by 0 to 1 (see ``family``)."""
 
 from collections import Counter
 from pathlib import Path
@@ -9,12 +9,12 @@ from biasfree.diagnosis import diagnose
 from tests.diagnosis.family import SCALE, SHAPES, VERDICTS, WIDTH, measured, member
 
 
-def foretold(data):
+def predicted(data):
     return diagnose(data, width=WIDTH, init_scale=SCALE, seeds=1, simulate=False)
 
 
 def shown(table: Counter) -> str:
-    rows = [f"{'foretold, measured:':26}" + "".join(f"{v:>26}" for v in VERDICTS)]
+    rows = [f"{'predicted, measured:':26}" + "".join(f"{v:>26}" for v in VERDICTS)]
     rows += [f"{v:26}" + "".join(f"{table[v, m]:26}" for m in VERDICTS) for v in VERDICTS]
     return "\n".join(rows)
 
@@ -34,7 +34,7 @@ def test_the_documented_table_is_whole() -> None:
 @pytest.mark.parametrize("number", [0, 1, 4, 6, 20])
 def test_a_few_of_the_family(number) -> None:
     data = member(number, 2, 2)
-    told, found = foretold(data), measured(data)
+    told, found = predicted(data), measured(data)
     assert told.verdict == found.verdict
     assert told.escape_time == pytest.approx(found.escape_time, rel=0.05)
 
@@ -47,7 +47,7 @@ def test_confusion_table() -> None:
     for pairs, dim in SHAPES:
         for number in range(44):
             data = member(number, pairs, dim)
-            told, found = foretold(data), measured(data)
+            told, found = predicted(data), measured(data)
             table[told.verdict, found.verdict] += 1
             if told.verdict != found.verdict:
                 wrong.append(
@@ -57,7 +57,7 @@ def test_confusion_table() -> None:
             elif found.verdict == "linear until":
                 late.append(told.departure_time / found.departure_time)
             assert told.escape_time == pytest.approx(found.escape_time, rel=0.1), data.name
-    print(shown(table), *wrong, f"departures, foretold over measured: {sorted(round(r, 2) for r in late)}", sep="\n")
+    print(shown(table), *wrong, f"departures, predicted over measured: {sorted(round(r, 2) for r in late)}", sep="\n")
     for cell, number in documented().items():
         assert abs(table[cell] - number) <= 2, f"docs/diagnosis.md says {number} for {cell}"
     total = sum(table.values())

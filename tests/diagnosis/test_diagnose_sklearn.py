@@ -43,12 +43,14 @@ def test_diabetes_needs_its_bias() -> None:
     assert found.floor.with_bias == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", [(3, 8), (0, 1)])
 def test_digits(pair) -> None:
-    """Pixels are not negative, so that every neuron starts active on nearly all or nearly no samples: far from even."""
+    """Pixels are not negative: far from even, so that as a function the network bends, whatever it does on samples."""
     data = bf.datasets.digits(pair)
     found = answer(data, "logistic")
-    assert found.verdict == "nonlinear"
+    assert found.to_dict()["as_function"]["verdict"] == "nonlinear"
+    assert found.bend("as_function") > 0.5 > found.bend("on_samples")
     assert found.symmetry.paired_share == 0
     assert found.asymmetry.covariance.lower > 0.9
     assert separable(data.inputs, data.targets)
@@ -60,13 +62,14 @@ def test_digits(pair) -> None:
     assert any("off the origin" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_breast_cancer_raw_and_standardised() -> None:
     """Raw: columns differ by 10⁵ and lie off the origin. Standardised: nearly even, two half-spaces of unlike slope."""
     inputs, labels = sklearn_datasets.load_breast_cancer(return_X_y=True)
     data = bf.Dataset(inputs, labels, "breast cancer")
     raw, centred = answer(data, "logistic"), answer(data, "logistic", standardise=True)
     signs = 2.0 * labels - 1
-    assert raw.verdict == "nonlinear"
+    assert raw.to_dict()["as_function"]["verdict"] == "nonlinear"
     assert raw.separable == separable(inputs, signs)
     assert any("--standardise" in note for note in raw.notes)
     assert any("Labels 0 and 1" in note for note in raw.notes)
@@ -79,7 +82,7 @@ def test_breast_cancer_raw_and_standardised() -> None:
     assert centred.solution.loss <= theirs * (1 + 1e-9)
     assert centred.asymmetry.correlation.typical < 0.3 < raw.asymmetry.correlation.typical
     assert centred.verdict in ("several linear networks", "nonlinear")
-    assert centred.forecasts[0].nonlinearity < raw.forecasts[0].nonlinearity
+    assert centred.bend("as_function") < raw.bend("as_function")
 
 
 @pytest.mark.slow

@@ -249,3 +249,29 @@ def test_pictures_of_images(tmp_path) -> None:
     np.testing.assert_array_equal(np.asarray(figure.axes[1].images[0].get_array()), row)
     found.save(tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text().count("data:image/png;base64") == 2
+
+
+def test_too_few_samples_are_not_taken_for_an_answer() -> None:
+    network = bf.Network.init([4, 9, 1], 0.0, 1.0, 0)
+    one = inspect(network, rng.normal(size=(1, 4)))
+    assert one.verdict == "not decided"
+    assert "one sample only" in one.headline
+    assert one.to_dict()["linear_share"]["share"] is None
+    three = inspect(network, rng.normal(size=(3, 4)))
+    assert not three.share.enough
+    if three.verdict == "not linear":
+        assert "as far as so few samples tell" in three.headline
+    # A linear map is found from two samples of many dimensions, by its local maps.
+    wide = rng.normal(size=(20, 20))
+    assert inspect(lambda z: z @ wide, rng.normal(size=(2, 20))).verdict == "linear in effect"
+
+
+def test_constants_and_zeros_are_told() -> None:
+    x = rng.normal(size=(30, 4))
+    shifted = inspect(lambda z: z @ np.array([1.0, 2.0, 0.0, 0.0]) + 10, x)
+    assert "linear plus a constant" in shifted.headline
+    assert shifted.linear is False
+    assert "output is zero" in inspect(lambda z: np.zeros((len(z), 2)), x).headline
+    absolute = bf.Network([[[1.0, 2.0], [-1.0, -2.0]], [[1.0, 1.0]]], 0.0)
+    even = np.concatenate([x[:, :2], -x[:, :2]])
+    assert "misses all of its output" in inspect(absolute, even).headline

@@ -7,8 +7,10 @@ import itertools
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import nn
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: `make test-torch` sets it up")
+from torch import nn  # noqa: E402
 
 FOLDER = Path(__file__).parent / "files"
 

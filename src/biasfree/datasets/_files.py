@@ -49,6 +49,9 @@ def load(
     0, 1, …. An NPZ holds arrays ``inputs`` and ``targets`` (``target`` names another array for the latter), or one
     one-dimensional array per column, which is read like a table.
 
+    Several columns are predicted together: ``target=["y1", "y2"]``, or "y1,y2" where no column has this name. A column
+    to predict that holds few different words is one of classes; the data set then names them, and its origin says so.
+
     Args:
         path: a file that ends in .csv, .tsv (or either and .gz), .npz or .parquet.
         target: the column, or array, to predict; several columns are several outputs.
@@ -56,8 +59,7 @@ def load(
         sep: what separates the entries of a text file; found out by default.
         decimal: "." or ","; found out by default.
         categories: "onehot" turns columns of words into columns of 0 and 1; they are refused without.
-        classes: True takes a target of numbers for classes too, False takes no target for classes; by default few
-            different words are classes, and numbers are numbers. The data set's origin says so.
+        classes: whether the target is a class; by default if it is words.
 
     Raises:
         ValueError: no such file, another format, a missing column, entries that are not finite numbers.
@@ -109,8 +111,9 @@ def _read(source: Source, asked: _Asked) -> Dataset:
         table = _columns(arrays, source)
     else:
         table = read_text(source, asked.sep, asked.decimal) if suffix in _TEXT else _parquet(source)
-    how = (asked.target, asked.drop, asked.categories, source.name, origin, source.stem)
-    return from_table(table, *how, classes=asked.classes)
+    return from_table(
+        table, asked.target, asked.drop, asked.categories, source.name, origin, source.stem, asked.classes
+    )
 
 
 def _from_arrays(arrays: dict[str, np.ndarray], asked: _Asked, source: Source, origin: dict[str, Any]) -> Dataset:
@@ -124,7 +127,7 @@ def _from_arrays(arrays: dict[str, np.ndarray], asked: _Asked, source: Source, o
         raise ValueError(f"no array {wanted!r} in {source.name}. It holds: {', '.join(arrays)}.")
     given = arrays[wanted]
     if given.ndim == 1 and (given.dtype.kind == "U" if asked.classes is None else asked.classes):
-        return classified(arrays["inputs"], given, f"array {wanted!r} in {source.name}", source.stem, origin)
+        return classified(arrays["inputs"], given, f"array {wanted!r}", source.name, origin, source.stem)
     return Dataset(arrays["inputs"], given, source.stem, origin)
 
 

@@ -30,7 +30,6 @@ def from_table(
     name: str = "table",
     origin: dict[str, Any] | None = None,
     called: str | None = None,
-    *,
     classes: bool | None = None,
 ) -> Dataset:
     """A data set from a table with one sample per row.
@@ -43,8 +42,7 @@ def from_table(
         name: of the table, in messages.
         origin: where it comes from.
         called: the data set's name; the table's by default.
-        classes: True takes a target of numbers for classes too, False takes none for classes; by default few different
-            words are classes, and numbers are numbers.
+        classes: whether the target is a class; by default if it is words.
 
     Raises:
         ValueError: a missing or repeated column, entries that are no finite numbers.
@@ -55,7 +53,7 @@ def from_table(
     ([[1.0], [2.0]], [3.0, 5.0], ('size',))
     """
     table = table.rename(columns=str)
-    wanted, left_out = _split(_asked(target), list(table.columns)), _asked(drop)
+    wanted, left_out = _targets(target, list(table.columns)), _asked(drop)
     _check_names(table, wanted, left_out, name)
     table = table.drop(columns=left_out)
     targets = wanted or ["target"]
@@ -68,57 +66,57 @@ def from_table(
     if categories is not None:
         checks.one_of(categories, ("onehot",), "categories")
         table = _one_hot(table, targets, name, notes)
-    named = len(targets) == 1 and (_holds_words(table[targets[0]]) if classes is None else classes)
+    word = targets[0]
+    are_classes = len(targets) == 1 and (_holds_words(table[word]) if classes is None else classes)
     for column in table.columns:
-        if not (named and column in targets):
+        if are_classes and column == word:
+            _check_missing(table[column], short(column), name)
+        else:
             _check_column(table[column], short(column), name, column in targets)
     inputs = table.drop(columns=targets)
     notes += _id_like(inputs)
     told = {
         **(origin or {"table": name}),
-        "target": targets[0] if len(targets) == 1 else tuple(targets),
+        "target": word if len(targets) == 1 else list(targets),
         "columns": tuple(inputs.columns),
         "targets": tuple(targets),
         "notes": tuple(notes),
     }
     # Sample by sample in memory, as all that follows reads them.
     rows = np.ascontiguousarray(inputs.to_numpy(dtype=np.float64))
-    if named:
-        missing = int(table[targets[0]].isna().sum())
-        if missing:
-            raise ValueError(_missing(short(targets[0]), name, missing))
-        what = f"column {short(targets[0])!r} in {name}"
-        return classified(rows, table[targets[0]].to_numpy(), what, called or name, told)
+    if are_classes:
+        return classified(rows, table[word].to_numpy(), f"column {short(word)!r}", name, told, called or name)
     return Dataset(rows, table[targets].to_numpy(dtype=np.float64), called or name, told)
 
 
-def classified(inputs: np.ndarray, given: np.ndarray, what: str, called: str, origin: dict[str, Any]) -> Dataset:
-    """The data with one class per sample, if there are few enough of them for that; a note says so."""
+def classified(
+    inputs: np.ndarray, given: np.ndarray, what: str, name: str, origin: dict[str, Any], called: str
+) -> Dataset:
+    """The data with one class per sample, if there are few enough of them for that.
+
+    Args:
+        inputs: shape (samples, dim).
+        given: the class of each sample, a word or a number.
+        what, name: the column and the table, in messages.
+        origin, called: of the data set.
+
+    Raises:
+        ValueError: one class, or so many that they are none.
+    """
     if given.dtype.kind not in "biuf":
         given = given.astype(str)
-    names, counts = np.unique(given, return_counts=True)
-    if len(names) > _MOST_CATEGORIES or counts.max() == 1:
+    named, counts = np.unique(given, return_counts=True)
+    if len(named) > _MOST_CATEGORIES or counts.max() == 1:
         raise ValueError(
-            f"{what} is not numeric, or asked for as classes, but has {len(names)} different entries in {len(given)} "
-            f"rows. Classes are at most {_MOST_CATEGORIES} and repeat; predict a column of numbers."
+            f"{what} in {name} is not numeric, or asked for as classes, but has {len(named)} different entries "
+            f"in {len(given)} rows. Classes are at most {_MOST_CATEGORIES} and repeat; predict a column of numbers."
         )
-    if len(names) < 2:
-        raise ValueError(f"{what} holds one class only, {short(names[0])!r}; two are the least.")
+    if len(named) < 2:
+        raise ValueError(f"{what} in {name} holds one class only, {short(named[0])!r}; two are the least.")
     data = Dataset(inputs, given, called, origin, classes=True)
     shown = ", ".join(map(short, data.classes[:5])) + (", …" if len(data.classes) > 5 else "")
     remark = f"{what} is taken for classes: {len(data.classes)} of them, {shown}"
-    notes = (*origin.get("notes", ()), f"{remark[0].upper()}{remark[1:]}.")
-    return Dataset(inputs, data.targets, called, {**origin, "classes": remark, "notes": notes}, data.classes)
-
-
-def _holds_words(entries: "pd.Series") -> bool:
-    """Whether most entries are words: a stray word among numbers is a slip, and is reported as one."""
-    import pandas as pd
-
-    if entries.dtype.kind in "biuf":
-        return False
-    words = entries.notna() & pd.to_numeric(entries, errors="coerce").isna()
-    return bool(words.mean() >= 0.5)
+    return Dataset(inputs, data.targets, called, {**origin, "classes": remark}, data.classes)
 
 
 def as_dataset(
@@ -194,17 +192,31 @@ def short(text: object) -> str:
     return shown if len(shown) <= 40 else f"{shown[:39]}…"
 
 
+def _targets(target: str | Sequence[str] | None, columns: list[str]) -> list[str]:
+    """The columns to predict: one, several, or several in one string, separated by commas; none if not said."""
+    if isinstance(target, str):
+        parts = [part.strip() for part in target.split(",")]
+        return parts if target not in columns and len(parts) > 1 and len(set(parts)) == len(parts) else [target]
+    names = _asked(target)
+    if target is not None and (not names or len(set(names)) < len(names)):
+        raise ValueError(f"target must name different columns, at least one, got {names}.")
+    return names
+
+
+def _holds_words(entries: "pd.Series") -> bool:
+    """Whether most entries are words: a stray word among numbers is a slip, and is reported as one."""
+    import pandas as pd
+
+    if entries.dtype.kind in "biuf":
+        return False
+    words = entries.notna() & pd.to_numeric(entries, errors="coerce").isna()
+    return bool(words.mean() >= 0.5)
+
+
 def _asked(names: str | Sequence[str] | None) -> list[str]:
     if names is None:
         return []
     return [names] if isinstance(names, str) else [str(name) for name in names]
-
-
-def _split(names: list[str], columns: list[str]) -> list[str]:
-    """Several columns in one string, separated by commas, where no column has this name."""
-    if len(names) != 1 or names[0] in columns or "," not in names[0]:
-        return names
-    return [part.strip() for part in names[0].split(",")]
 
 
 def _check_names(table: "pd.DataFrame", wanted: list[str], left_out: list[str], name: str) -> None:
@@ -219,9 +231,6 @@ def _check_names(table: "pd.DataFrame", wanted: list[str], left_out: list[str], 
             raise ValueError(f"cannot leave out {short(column)!r}: no such column in {name}. Its columns: {shown}.")
         if column in (wanted or ["target"]):
             raise ValueError(f"column {short(column)!r} cannot be the target and be left out. Take one of the two.")
-    twice = [column for column, count in Counter(wanted).items() if count > 1]
-    if twice:
-        raise ValueError(f"the target {short(twice[0])!r} was named twice. Name each output once.")
     repeated = [column for column, count in Counter(columns).items() if count > 1]
     if repeated:
         raise ValueError(f"{name} has more than one column named {short(repeated[0])!r}. Rename or remove all but one.")
@@ -262,12 +271,16 @@ def _check_column(entries: "pd.Series", column: str, name: str, is_target: bool)
             )
         shown = ", ".join(short(value) for value in list(dict.fromkeys(entries.dropna().astype(str)))[:3])
         remedy = (
-            "Encode the classes as numbers: two of them as −1 and 1, one against the others if there are more."
+            "Predict a column of numbers, or one of words alone as classes."
             if is_target
             else 'Let it be encoded with categories="onehot" (--categories onehot), one column of 0 and 1 per word as '
             "pandas.get_dummies gives, or leave it out with `drop` (--drop)."
         )
         raise ValueError(f"column {column!r} in {name} is not numeric ({shown or 'all entries are missing'}). {remedy}")
+    _check_missing(entries, column, name)
+
+
+def _check_missing(entries: "pd.Series", column: str, name: str) -> None:
     missing = int(entries.isna().sum())
     if missing:
         raise ValueError(_missing(column, name, missing))

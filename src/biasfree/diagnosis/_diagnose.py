@@ -143,7 +143,8 @@ def diagnose(
 def _begun(asked: _Asked, treated: Treated, watch: Watch) -> _Found:
     """The symmetry, linear regression, and the rows that courses are followed on."""
     data = treated.dataset
-    watch.tell("symmetry and linear regression", 0.0)
+    # Without these there is no answer at all, whatever the budget.
+    watch.say("symmetry and linear regression", 0.0)
     symmetry = theory.symmetry(data)
     fits_all = asked.loss == "square" or data.samples <= MOST_LABELS
     learned = data if fits_all else part(data, np.random.default_rng(17).permutation(data.samples)[:MOST_LABELS])

@@ -17,6 +17,8 @@ from biasfree.networks import Network
 ONE_SIDED = 0.99
 # A neuron switches if it is active on more than this share of the samples, and inactive on as many.
 _SWITCHES = 0.01
+# Inputs in one half-space explain nothing where more than this share of the neurons switches nonetheless.
+_FEW = 0.5
 # A missing intercept explains a gain if an intercept alone makes this share of it.
 _MOSTLY = 0.8
 
@@ -110,6 +112,8 @@ def _half_space(facts: Facts) -> Reason | None:
     told = f"the inputs lie in one half-space ({share:.1%} of them on one side of a plane through the origin)"
     if facts.network is not None and facts.network.depth == 2:
         switches = switching(facts.network, facts.data.inputs)
+        if switches > _FEW:
+            return None
         told += (
             ", so that neurons are active on all samples or on none and never switch"
             if switches < 0.01
@@ -189,7 +193,7 @@ def advice(facts: Facts, found: tuple[Reason, ...], gained: Gain | None, init_sc
         )
         if "one half-space" in names:
             told.append(
-                "The network is linear because no neuron switches between your samples: centring the inputs "
+                "The network is linear because hardly a neuron switches between your samples: centring the inputs "
                 "(--standardise) lets neurons switch, and changes this answer."
             )
     elif facts.verdict == "linear until":

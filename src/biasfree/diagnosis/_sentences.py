@@ -222,7 +222,10 @@ def _check(found: "Diagnosis") -> list[str]:
             f"{why}: {predicted} of {asked} starts were predicted and {len(found.checks)} of {asked} starts checked"
         )
     cut = [c for c in found.checks if not c.run.status.complete]
-    told += [f"seed {c.seed} was cut short at t = {c.until:.3g}: {c.status}" for c in cut]
+    told += [
+        f"seed {c.seed} was followed to t = {c.until:.3g} only, by {c.run.counts.accepted:,} steps: {c.run.status.name}"
+        for c in cut
+    ]
     return told
 
 

@@ -44,6 +44,8 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float
         ValueError: several outputs, labels that are not two values, a share that leaves too few samples.
     """
     notes: list[str] = list(dataset.origin.get("notes", ()))
+    if dataset.classes:
+        dataset = _two_classes(dataset, notes)
     if dataset.outputs != 1:
         names = ", ".join(dataset.origin.get("targets", ()))
         raise ValueError(
@@ -85,6 +87,19 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float
         treated = Dataset(inputs, kept.targets, kept.name, {**kept.origin, "standardised": True})
     other = None if held is None or aside is None else Dataset(aside, held.targets, held.name, held.origin)
     return Treated(treated, other, (*notes, *_remarks(treated, standardise)))
+
+
+def _two_classes(dataset: Dataset, notes: list[str]) -> Dataset:
+    """Two classes as −1 and +1."""
+    names = dataset.classes
+    if len(names) > 2:
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        raise ValueError(
+            f"the target has {len(names)} classes ({shown}), and two are diagnosed. Mark one of them 1 and all others "
+            "−1, and diagnose class by class."
+        )
+    notes.append(f"Classes {names[0]} and {names[1]} were read as −1 and +1.")
+    return Dataset(dataset.inputs, np.where(dataset.labels == 1, 1.0, -1.0), dataset.name, dataset.origin)
 
 
 def _split(data: Dataset, holdout: float, notes: list[str]) -> tuple[Dataset, Dataset | None]:

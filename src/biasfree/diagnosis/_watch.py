@@ -29,6 +29,12 @@ class Watch:
         self._doing, self._share = "", 0.0
         self.expired = False
 
+    def say(self, what: str, share: float) -> None:
+        """Say what is being done."""
+        self._doing, self._share = what, share
+        if self._progress is not None:
+            self._progress(what, share)
+
     def tell(self, what: str, share: float) -> None:
         """Say what is being done, and look at the clock."""
         self._doing, self._share = what, share
@@ -36,8 +42,7 @@ class Watch:
 
     def look(self) -> None:
         """Look at the clock; raises OutOfTime when the budget is spent."""
-        if self._progress is not None:
-            self._progress(self._doing, self._share)
+        self.say(self._doing, self._share)
         if self._end is not None and time.monotonic() > self._end:
             self.expired = True
             raise OutOfTime

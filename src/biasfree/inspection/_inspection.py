@@ -116,8 +116,14 @@ class Inspection(answers.Answer):
 
     @property
     def practical_distance(self) -> float:
-        """What the headline says: held out on the data, else exact or sampled over the sphere."""
+        """What the headline says: held out on the data, else exact or sampled over the sphere; NaN for one sample."""
         return self.share.distance if self.on_data or self.decision is None else self.decision.nearness.distance
+
+    @property
+    def linear_plus_constant(self) -> bool:
+        """Whether the best linear map misses what a constant mends, on the points."""
+        affine = self.share.affine
+        return affine is not None and 1 - affine <= IN_EFFECT**2 < 1 - self.share.share
 
     @property
     def certified_bound(self) -> float | None:
@@ -167,10 +173,12 @@ class Inspection(answers.Answer):
 
     @property
     def verdict(self) -> str:
-        """ "linear", "linear in effect" (within 1 %), "nearly linear" (within 10 %) or "not linear"."""
+        """ "linear", "linear in effect" (within 1 %), "nearly linear" (within 10 %), "not linear" or "not decided"."""
         if self.linear:
             return "linear"
         distance = self.practical_distance
+        if np.isnan(distance):
+            return "not decided"
         return "linear in effect" if distance <= IN_EFFECT else "nearly linear" if distance <= NEARLY else "not linear"
 
     @property

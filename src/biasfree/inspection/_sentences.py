@@ -20,11 +20,24 @@ def headline(found: "Inspection") -> str:
         return f"It is linear{why}: f(x) = Mx for every x."
     distance = found.practical_distance
     where = f"on {found.points.name}" if found.on_data or found.decision is None else "over the unit sphere"
+    if found.verdict == "not decided":
+        return f"{_first(where)} there is one sample only, which does not tell whether it is linear."
+    if not found.outputs.any():
+        return f"{_first(where)} its output is zero."
+    if found.linear_plus_constant:
+        rest = percent(float(np.sqrt(max(1 - (found.share.affine or 0.0), 0.0))))
+        return f"{_first(where)} it is linear plus a constant, up to {rest} of its output{_whole(found)}."
     amount = percent(distance)
     if found.verdict == "linear in effect":
         return f"{_first(where)} it is linear up to {amount} of its output{_whole(found)}."
     if found.verdict == "nearly linear":
         return f"{_first(where)} it is nearly linear: the best linear map misses {amount} of its output{_whole(found)}."
+    amount = "all" if distance >= 1 else amount
+    if not found.share.enough and (found.on_data or found.decision is None):
+        told = (
+            f"the best linear map that {found.share.samples} samples give for each other misses {amount} of its output"
+        )
+        return f"{_first(where)} it is not linear, as far as so few samples tell: {told}{_whole(found)}."
     return f"{_first(where)} it is not linear: the best linear map misses {amount} of its output{_whole(found)}."
 
 
@@ -61,10 +74,12 @@ def _whole(found: "Inspection") -> str:
 
 def _measured(found: "Inspection") -> list[str]:
     share, scaling = found.share, found.homogeneity
-    told = [f"Linear share of the output, held out: {_share(share.share)} ({share.method})."]
+    told = []
+    if share.samples > 1:
+        told.append(f"Linear share of the output, held out: {_share(share.share)} ({share.method}).")
     if share.affine is not None:
         told.append(f"A linear map plus a constant explains {_share(share.affine)}.")
-    if not found.linear:
+    if not found.linear and share.samples > 1 and found.outputs.any():
         where = f", most in {_place(found, share.worst_output)}" if found.outputs.shape[1] > 1 else ""
         told.append(
             f"The linear map fails most at sample {share.worst_sample}, where it misses "

@@ -37,7 +37,8 @@ class LinearShare:
         method: how M was found, in words.
         worst_sample, worst_output: where Mx misses f(x) most.
         worst_distance: ‖f(x) − Mx‖/‖f(x)‖ of that sample.
-        samples: how many were judged.
+        samples: how many were judged; one sample alone is not judged, and its numbers are NaN.
+        enough: whether there are samples enough for least squares; else a better linear map may exist.
     """
 
     share: float
@@ -52,13 +53,14 @@ class LinearShare:
     worst_output: int
     worst_distance: float
     samples: int
+    enough: bool
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; the map only where it is small."""
         small = self.linear_map is not None and self.linear_map.size <= 10_000
         return {
             "share": self.share, "distance": self.distance, "in_sample_distance": self.in_sample,
-            "affine_share": self.affine, "method": self.method, "samples": self.samples,
+            "affine_share": self.affine, "method": self.method, "samples": self.samples, "enough_samples": self.enough,
             "per_sample": self.per_sample, "linear_map": self.linear_map if small else None,
             "fails_most": {
                 "sample": self.worst_sample, "output": self.worst_output, "distance": self.worst_distance
@@ -94,16 +96,20 @@ def measured(function: Function, points: Points, with_constant: bool) -> LinearS
             method = (
                 f"mean of {len(few)} local maps, each sample judged by the others'; too few samples for least squares"
             )
+    if len(some) == 1:
+        # There is no other sample to judge it by.
+        rest = np.full_like(f, np.nan)
     size, missed = np.linalg.norm(f, axis=1), np.linalg.norm(rest, axis=1)
     total = float((size**2).sum()) or 1.0
     share = 1 - float((missed**2).sum()) / total
     worst = int(np.argmax(missed))
     return LinearShare(
-        share, float(np.sqrt(max(1 - share, 0.0))),
+        share, float(np.sqrt(np.maximum(1 - share, 0.0))),
         None if fit.interpolates else float(np.sqrt(fit.squares / max(fit.total, 1e-300))),
         1 - (missed / np.where(size > 0, size, np.inf)) ** 2, kept,
         _affine(x, function(some) / unit) if with_constant and len(x) > dim + 1 else None, linear_map, method,
         int(kept[worst]), int(np.argmax(np.abs(rest[worst]))), float(missed[worst] / (size[worst] or 1.0)), len(kept),
+        len(some) >= _ENOUGH * dim,
     )  # fmt: skip
 
 

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 ANSWER_FORMATS = (".html", ".json", ".txt")
 # Pictures that answers may ask for, by name: each takes the picture's data as arguments.
 PICTURES: Mapping[str, Callable[..., "Figure"]] = {
-    "bends": plot_bends, "courses": plot_courses, "filters": plot_filters, "inspection": plot_inspection,
+    "bends": plot_bends,
+    "courses": plot_courses,
+    "filters": plot_filters,
+    "inspection": plot_inspection,
     "layers": plot_layers,
-}  # fmt: skip
+}
 # Rows of a table that a terminal shows.
 _ROWS = 12
 

@@ -23,7 +23,7 @@ def plot_inspection(found: "Inspection") -> "Figure":
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.0, 2.7), layout="constrained")
         left, right = figure.subplots(1, 2)
-        missed = np.sort(np.sqrt(np.maximum(1 - found.share.per_sample, _LEAST**2)))
+        missed = np.sort(np.sqrt(np.maximum(1 - np.nan_to_num(found.share.per_sample), _LEAST**2)))
         many = len(missed) > 30
         left.semilogy(np.arange(1, len(missed) + 1), missed, "-" if many else ".-", color=COLOURS[0], label="samples")
         left.axhline(
@@ -53,7 +53,8 @@ def plot_inspection(found: "Inspection") -> "Figure":
             right.xaxis.get_major_locator().set_params(integer=True)
             right.set_xlabel("index $i$ of the singular value")
             right.set_ylabel("$s_i$ of $A_x$")
-            right.legend(ncols=2 if len(maps) > 4 else 1)
+            if right.lines:
+                right.legend(ncols=2 if len(maps) > 4 else 1)
         else:
             right.text(0.5, 0.5, "$A_x$ is too large to be formed", ha="center", transform=right.transAxes)
     return figure
@@ -87,7 +88,8 @@ def plot_layers(found: "Inspection") -> "Figure":
         right.xaxis.get_major_locator().set_params(integer=True)
         right.set_xlabel("index $i$ of the singular value")
         right.set_ylabel("$s_i/s_1$")
-        right.legend(ncols=2 if layers.depth > 4 else 1)
+        if right.lines:
+            right.legend(ncols=2 if layers.depth > 4 else 1)
     return figure
 
 
