@@ -91,8 +91,12 @@ def test_the_picture_shows_outputs_and_singular_values() -> None:
     found = inspect(bf.Network.init([3, 6, 6, 1], 0.0, 1.0, 0))
     shares, spectra = found.plot().axes
     assert len(shares.lines) == 2
-    np.testing.assert_allclose(shares.lines[0].get_ydata(), np.sort(np.sqrt(1 - found.share.per_sample)))
-    assert len(spectra.lines) == 8
+    np.testing.assert_allclose(shares.lines[0].get_ydata(), np.sort(found.share.per_sample_distance))
+    # One output: slopes of all samples looked at, and the best linear map.
+    assert len(spectra.lines) == len(found.local.maps) + 1
+    several = inspect(bf.Network.init([3, 6, 2], 0.0, 1.0, 0))
+    curves = several.plot().axes[1].lines
+    np.testing.assert_allclose(curves[0].get_ydata(), several.local.maps[0].singular_values)
     (layers,) = [p for s in found.sections for p in s.pictures if p.kind == "layers"]
     left, right = report.draw(layers).axes
     assert len(left.lines) == 2

@@ -18,7 +18,7 @@ from biasfree.models._graph import fitted
 # What stands for a size that the model leaves open, and how many random inputs are drawn: a few for each dimension, so
 # that a linear map is determined, but no more numbers than these.
 OPEN_SIZE = 16
-_LEAST, _PER_DIMENSION, _MOST_DRAWN = 256, 4, 150_000
+_LEAST, _PER_DIMENSION, _MOST_DRAWN = 256, 4, 50_000
 _MOST_BYTES = 2**30
 _ARRAYS = (".npy", ".npz")
 

@@ -238,7 +238,8 @@ def _pictures(found: "Inspection") -> list[Picture]:
     pictures = [
         Picture(
             "inspection",
-            "Left: linear share of the output of each sample, held out. Right: singular values of the local maps A_x.",
+            "Left: what of each sample's output is not linear, held out. Right: singular values of the local maps A_x, "
+            "or for a single output its slopes.",
             {"found": found},
         )
     ]

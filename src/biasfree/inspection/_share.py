@@ -30,7 +30,7 @@ class LinearShare:
         share: 1 − Σ‖f(x) − Mx‖²/Σ‖f(x)‖² over samples left out in turn.
         distance: √(1 − share) where that is a number: root mean square of what is not linear, relative to the output.
         in_sample: the same distance when no sample is left out, None where least squares fits anything.
-        per_sample: the share of each sample, shape (samples,).
+        per_sample_distance: ‖f(x) − Mx‖/‖f(x)‖ of each sample, shape (samples,).
         chosen: which samples, where there are too many for all.
         affine: the share when a constant is allowed too, None without biases or with too few samples.
         linear_map: M from all samples, shape (outputs, dim); None where it is too large to hold or never formed.
@@ -44,7 +44,7 @@ class LinearShare:
     share: float
     distance: float
     in_sample: float | None
-    per_sample: Float[np.ndarray, "samples"]
+    per_sample_distance: Float[np.ndarray, "samples"]
     chosen: np.ndarray
     affine: float | None
     linear_map: Float[np.ndarray, "out dim"] | None
@@ -55,13 +55,19 @@ class LinearShare:
     samples: int
     enough: bool
 
+    @property
+    def per_sample(self) -> Float[np.ndarray, "samples"]:
+        """The share of each sample."""
+        return 1 - self.per_sample_distance**2
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON; the map only where it is small."""
         small = self.linear_map is not None and self.linear_map.size <= 10_000
         return {
             "share": self.share, "distance": self.distance, "in_sample_distance": self.in_sample,
             "affine_share": self.affine, "method": self.method, "samples": self.samples, "enough_samples": self.enough,
-            "per_sample": self.per_sample, "linear_map": self.linear_map if small else None,
+            "per_sample": self.per_sample, "per_sample_distance": self.per_sample_distance,
+            "linear_map": self.linear_map if small else None,
             "fails_most": {
                 "sample": self.worst_sample, "output": self.worst_output, "distance": self.worst_distance
             },
@@ -106,7 +112,7 @@ def measured(function: Function, points: Points, with_constant: bool) -> LinearS
     return LinearShare(
         share, float(np.sqrt(np.maximum(1 - share, 0.0))),
         None if fit.interpolates else float(np.sqrt(fit.squares / max(fit.total, 1e-300))),
-        1 - (missed / np.where(size > 0, size, np.inf)) ** 2, kept,
+        missed / np.where(size > 0, size, np.inf), kept,
         _affine(x, function(some) / unit) if with_constant and len(x) > dim + 1 else None, linear_map, method,
         int(kept[worst]), int(np.argmax(np.abs(rest[worst]))), float(missed[worst] / (size[worst] or 1.0)), len(kept),
         len(some) >= _ENOUGH * dim,

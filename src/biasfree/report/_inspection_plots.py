@@ -7,6 +7,7 @@ import numpy as np
 from biasfree.report._plots import COLOURS, STYLE
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from biasfree.inspection import Inspection
@@ -16,14 +17,14 @@ _LEAST = 1e-16
 
 
 def plot_inspection(found: "Inspection") -> "Figure":
-    """Left: what of each sample's output is not linear, sorted. Right: singular values of local maps A_x."""
+    """Left: what of each sample's output is not linear, sorted. Right: singular values of A_x, or its one row."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.0, 2.7), layout="constrained")
         left, right = figure.subplots(1, 2)
-        missed = np.sort(np.sqrt(np.maximum(1 - np.nan_to_num(found.share.per_sample), _LEAST**2)))
+        missed = np.sort(np.maximum(np.nan_to_num(found.share.per_sample_distance, nan=1.0), _LEAST))
         many = len(missed) > 30
         left.semilogy(np.arange(1, len(missed) + 1), missed, "-" if many else ".-", color=COLOURS[0], label="samples")
         left.axhline(
@@ -33,31 +34,56 @@ def plot_inspection(found: "Inspection") -> "Figure":
             # Nothing but rounding: a scale of its own would show it as if it were something.
             left.set_ylim(_LEAST / 10, 1.0)
         left.set_xlabel(f"samples of {found.points.name}, sorted")
-        left.set_ylabel("share that is not linear, $\\|f(x)-Mx\\|/\\|f(x)\\|$")
+        left.set_ylabel("not linear, $\\|f-Mx\\|/\\|f\\|$")
         left.legend()
         maps = () if found.local is None else found.local.maps[:_SPECTRA]
-        for k, each in enumerate(maps):
-            # What rounding leaves is not shown.
-            values = each.singular_values[each.singular_values > each.resolution]
-            if not len(values):
-                continue
+        if not maps:
+            right.text(0.5, 0.5, "$A_x$ is too large to be formed", ha="center", transform=right.transAxes)
+        elif len(maps[0].singular_values) == 1:
+            _draw_rows(right, found)
+        else:
+            _draw_spectra(right, found)
+    return figure
+
+
+def _draw_spectra(panel: "Axes", found: "Inspection") -> None:
+    """Singular values of local maps; what rounding leaves is not shown."""
+    from matplotlib.ticker import MaxNLocator
+
+    maps = () if found.local is None else found.local.maps[:_SPECTRA]
+    for k, each in enumerate(maps):
+        values = each.singular_values[each.singular_values > each.resolution]
+        if len(values):
             line = ".-" if len(values) < 40 else "-"
-            right.semilogy(
+            panel.semilogy(
                 np.arange(1, len(values) + 1), values, line, color=COLOURS[k % len(COLOURS)], markersize=4,
                 label=f"sample {each.sample}",
             )  # fmt: skip
-        if maps:
-            seen = np.concatenate([line.get_ydata() for line in right.lines] or [np.ones(1)])
-            if np.ptp(seen) <= 1e-9 * seen.max():
-                right.set_ylim(seen.max() / 2, 2 * seen.max())
-            right.xaxis.get_major_locator().set_params(integer=True)
-            right.set_xlabel("index $i$ of the singular value")
-            right.set_ylabel("$s_i$ of $A_x$")
-            if right.lines:
-                right.legend(ncols=2 if len(maps) > 4 else 1)
-        else:
-            right.text(0.5, 0.5, "$A_x$ is too large to be formed", ha="center", transform=right.transAxes)
-    return figure
+    seen = np.concatenate([line.get_ydata() for line in panel.lines] or [np.ones(1)])
+    if np.ptp(seen) <= 1e-3 * seen.max():
+        panel.set_ylim(seen.max() / 2, 2 * seen.max())
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.set_xlabel("index $i$ of the singular value")
+    panel.set_ylabel("$s_i$ of $A_x$")
+    if panel.lines:
+        panel.legend(ncols=2 if len(maps) > 4 else 1)
+
+
+def _draw_rows(panel: "Axes", found: "Inspection") -> None:
+    """A single output has one row A_x, its slopes: shown themselves, beside the best linear map."""
+    from matplotlib.ticker import MaxNLocator
+
+    maps = () if found.local is None else found.local.maps
+    for k, each in enumerate(maps):
+        row = each.matrix.reshape(-1)
+        panel.plot(np.arange(1, len(row) + 1), row, ".", color=COLOURS[0], markersize=4, label="_" * bool(k) + "$A_x$")
+    if found.linear_map is not None and np.size(found.linear_map) == maps[0].matrix.size:
+        row = np.asarray(found.linear_map).reshape(-1)
+        panel.plot(np.arange(1, len(row) + 1), row, "_", color="black", markersize=12, label="best linear map")
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.set_xlabel("input $j$")
+    panel.set_ylabel("slope $\\partial f/\\partial x_j$")
+    panel.legend()
 
 
 def plot_layers(found: "Inspection") -> "Figure":
