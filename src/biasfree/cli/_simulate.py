@@ -49,6 +49,10 @@ def simulate(
     save: Annotated[int | None, typer.Option(help="Keep so many evenly spaced networks.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the trajectory to this NetCDF file (.nc).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the loss curve to this .png, .pdf or .svg.")] = None,
+    plateaus: Annotated[
+        bool,
+        typer.Option("--plateaus", help="Tell every plateau and its predicted end; --plot draws them."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
@@ -56,7 +60,7 @@ def simulate(
     from biasfree import checks, files
     from biasfree.dynamics import Stop, gradient_descent, gradient_flow
     from biasfree.networks import Network
-    from biasfree.report import _plots, plot_loss, progress_bar, save_figure
+    from biasfree.report import _plots, plot_loss, plot_plateaus, progress_bar, save_figure
 
     if quiet:
         os.environ["BIASFREE_QUIET"] = "1"
@@ -87,14 +91,19 @@ def simulate(
 
     if out is not None:
         trajectory.save(out)
+    usable = trajectory.status.name != "not finite"
+    waits = trajectory.plateaus() if plateaus and usable else None
     if plot is not None:
-        save_figure(plot_loss(trajectory), plot)
+        save_figure(plot_plateaus(waits) if waits else plot_loss(trajectory), plot)
     if as_json:
         import json
 
-        typer.echo(json.dumps(trajectory.summary(), indent=2))
+        told = {} if waits is None else {"plateaus": waits.to_dict()}
+        typer.echo(json.dumps(trajectory.summary() | told, indent=2))
     else:
         typer.echo(str(trajectory))
+        if waits is not None:
+            typer.echo(f"\n{waits}\n")
         for path in filter(None, (out, plot)):
             typer.echo(f"  wrote    {path}")
     if trajectory.status.name == "interrupted":

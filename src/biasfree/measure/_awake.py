@@ -19,6 +19,8 @@ _NEGLIGIBLE = 0.03
 _PARALLEL = 0.02
 # An input below this share of ‖w‖‖x‖ means that the neuron slides along the sample's boundary.
 _ON_BOUNDARY = 1e-7
+# A group answers for a sample if it gives more than this share of the targets' size there.
+_FELT = 1e-3
 # Maps that differ by less than this share are one linear network.
 _SAME_MAP = 0.1
 
@@ -32,7 +34,7 @@ class ActiveDirection:
         sign: of v.
         size: ‖Σ v w‖.
         neurons: which ones.
-        samples: those they are active on, wᵀx > 0.
+        samples: those they are active on, wᵀx > 0, and answer to noticeably.
         sliding: whether they slide along the boundary of some sample.
     """
 
@@ -96,6 +98,7 @@ def active_directions(
     members = np.flatnonzero(awake & (second != 0))
     if not members.size:
         return ()
+    targets = float(np.sqrt(np.mean(dataset.targets**2))) or 1.0
     side = _sides(first[members], lines(dataset.inputs))
     keys = np.column_stack([side, np.sign(second[members])])
     _, group = np.unique(keys, axis=0, return_inverse=True)
@@ -106,7 +109,7 @@ def active_directions(
         size = float(np.linalg.norm(joint))
         if size == 0:
             continue
-        active = np.flatnonzero(dataset.inputs @ joint > _ON_BOUNDARY * size * np.linalg.norm(dataset.inputs, axis=1))
+        active = np.flatnonzero(dataset.inputs @ joint > _FELT * targets)
         sliding = bool((side[group.ravel() == which][0] == 0).any())
         found.append(ActiveDirection(joint / size, int(np.sign(second[here[0]])), size, here, active, sliding))
     return tuple(sorted(found, key=lambda each: -each.size))

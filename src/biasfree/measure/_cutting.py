@@ -4,7 +4,8 @@ Let V be what the run descends on (L, or L + ½λ‖W‖² with weight decay; ln
 all.
 
 1. **Monotone curve.** V̂ is half way between the lowest value so far and the highest still to come. It never rises; the
-   gap between the two is what the curve goes up and down by, its noise: rounding of a flow, oscillation of descent.
+   gap between the two is what the curve goes up and down by, its noise: rounding of a flow, oscillation of descent. A
+   curve that often rises is taken to have six times its median rise of noise everywhere.
 2. **Speeds.** Saved times are joined into blocks over each of which V̂ falls by more than four times the noise there. A
    block's speed is its fall over its duration.
 3. **Slow and fast.** A plateau is a dip of the speed, a transition a peak; each must differ from its neighbours by a
@@ -31,6 +32,8 @@ FASTER, VISIBLE = 3.0, 1e-3
 # Share of a transition that belongs to the plateaus on either side of it.
 SHOULDER = 0.1
 _NOISES = 4.0
+# A curve is noisy if it rises at more than this share of its saved times.
+_OFTEN = 0.05
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ def cut(
     """
     curve, noise = _monotone(values)
     fall = float(curve[0] - curve[-1])
-    least = VISIBLE * fall if least is None else least
+    # What the noise can do is not a fall.
+    least = max(VISIBLE * fall if least is None else least, float(np.median(noise)))
     if len(times) < 3 or not fall > max(_NOISES * max(float(noise.max()), rounding), least):
         return _standing(times, curve, noise, rounding), False
     edges = _blocks(curve, noise, rounding)
@@ -106,7 +110,11 @@ class _Dip(NamedTuple):
 def _monotone(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low = np.minimum.accumulate(values)
     high = np.maximum.accumulate(values[::-1])[::-1]
-    return 0.5 * (low + high), high - low
+    rises = np.diff(values)
+    rises = rises[rises > 0]
+    # Where a noisy curve falls fast it never rises: noise that is met everywhere is there too.
+    usual = 6 * float(np.median(rises)) if len(rises) > _OFTEN * len(values) else 0.0
+    return 0.5 * (low + high), np.maximum(high - low, usual)
 
 
 def _standing(times: np.ndarray, curve: np.ndarray, noise: np.ndarray, rounding: float) -> list[Cut]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
 
 _ROUNDS = 6
+# A group that can make so many times the smallest visible fall by itself ends a plateau.
+_PLENTY = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +57,10 @@ def ending(run: "Trajectory", each: Cut, sleeping: Bool[np.ndarray, "width"], le
         run: of a two-layer network with one output.
         each: the plateau.
         sleeping: its sleeping neurons.
-        least: the smallest visible fall of the loss.
+        least: the smallest visible fall of the loss; a square loss below it is fitted, and nothing is left to predict.
     """
+    if 0 <= each.level < least and run.settings["loss"] == "square":
+        return Ending(np.inf, False, Waking.nobody(), Alone((), np.inf), 0)
     begin, decay, rate = run.at(each.begin), run.settings["weight_decay"], run.settings.get("learning_rate", 0.0)
     asleep, found = sleeping.copy(), None
     for unseen in range(_ROUNDS):
@@ -68,7 +72,7 @@ def ending(run: "Trajectory", each: Cut, sleeping: Bool[np.ndarray, "width"], le
         else:
             # Neurons that have woken in the meantime end it, not those that were awake before.
             found = replace(found, end=end, turning=False, awake=awake, unseen=unseen)
-        if awake.end <= future.end or future.fall >= least:
+        if awake.end <= future.end or future.fall >= _PLENTY * least:
             break
         asleep[future.first] = False
     assert found is not None

@@ -190,7 +190,8 @@ def plateaus(trajectory: "Trajectory") -> Plateaus:
     cuts, falling = cut(np.asarray(trajectory.times), np.asarray(values), trajectory.rounding)
     if trajectory.settings["clock"] == "time":
         cuts = [_placed(trajectory, values, each) for each in cuts]
-    explained = tuple(_explained(trajectory, each) for each in cuts)
+    way: list[tuple[np.ndarray, float]] = []
+    explained = tuple(_explained(trajectory, each, way) for each in cuts)
     start = trajectory.template
     scale = float(np.mean([_norm(np.asarray(layer)) for layer in start.weights]))
     subject = f"{start} on {trajectory.dataset.name}, {trajectory.settings['loss']} loss"
@@ -227,7 +228,8 @@ def _norm(layer: np.ndarray) -> float:
     return largest * float(np.linalg.norm(layer / largest))
 
 
-def _explained(run: "Trajectory", each: Cut) -> Plateau:
+def _explained(run: "Trajectory", each: Cut, way: list[tuple[np.ndarray, float]]) -> Plateau:
+    """One plateau; its residuals and its duration are added to the way that neurons have come."""
     at = int(np.argmin(np.abs(run.times - each.slowest)))
     network, data = run.template.with_weights([layer[at] for layer in run.weights]), run.dataset
     linear = linearity(network, np.concatenate([data.inputs, -data.inputs]))
@@ -240,7 +242,9 @@ def _explained(run: "Trajectory", each: Cut) -> Plateau:
     groups = _awake.active_directions(network, ~sleeping, data)
     least = VISIBLE * float(run.losses.max() - run.losses.min())
     future = ending(run, each, sleeping, least)
-    told, growth = reason(future, each, run), future.waking.growth
+    told, growth = reason(future, each, run, way), future.waking.growth
+    if math.isfinite(each.end) and future.awake.stretches:
+        way.append((future.awake.stretches[-1].residuals, each.end - sum(time for _, time in way)))
     networks = _awake.linear_networks(groups)
     return Plateau(*common, groups, networks, int(sleeping.sum()), growth, future.end, future.by, told)
 

@@ -9,6 +9,7 @@ import numpy as np
 from biasfree.lines import lines
 from biasfree.measure._cutting import Cut
 from biasfree.measure._ending import Ending
+from biasfree.measure._missing import missing
 
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
@@ -23,8 +24,8 @@ class Reason:
 
     Attributes:
         kind: "grows" (sleepers grow until they end it), "minimum" (no growth rate is positive: no two-layer network of
-            any width does better), "nobody grows" (there are growing directions, but no sleeper in their basins),
-            "turning" (awake neurons have not come to rest and go on by themselves) or "not told".
+            any width does better, or the data are fitted), "nobody grows" (there are growing directions, but no sleeper
+            in their basins), "turning" (awake neurons have not come to rest and go on by themselves) or "not told".
         text: the sentence.
     """
 
@@ -35,8 +36,15 @@ class Reason:
 NOT_TOLD = Reason("not told", "It is explained for two-layer networks with one output on the flow's own clock only.")
 
 
-def reason(future: Ending, each: Cut, run: "Trajectory") -> Reason:
-    """The reason for what happens to a plateau of a two-layer network."""
+def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndarray, float]]) -> Reason:
+    """The reason for what happens to a plateau of a two-layer network.
+
+    Args:
+        future: what becomes of it.
+        each: where it is.
+        run: the run.
+        way: residuals and durations of the plateaus before it.
+    """
     end, until = future.end, float(run.times[-1])
     if math.isfinite(end):
         kind = "turning" if future.turning else "grows"
@@ -47,6 +55,8 @@ def reason(future: Ending, each: Cut, run: "Trajectory") -> Reason:
         if math.isfinite(each.end):
             return Reason(kind, f"{text}, {each.end:.4g} measured.")
         return Reason(kind, f"{text}, after the end of the run." if end > until else f"{text}, but it has not ended.")
+    if not future.awake.stretches:
+        return Reason("minimum", "It never ends: the data are fitted, and nothing visible is left to learn.")
     grouped, data = lines(run.dataset.inputs), run.dataset
     residuals = future.awake.stretches[-1].residuals
     pull, even, kept = grouped.pulls(residuals / data.samples)
@@ -61,4 +71,7 @@ def reason(future: Ending, each: Cut, run: "Trajectory") -> Reason:
         f"It never ends: no sleeper is in a growing basin ({len(future.waking.resting)} feel no pull where they are, "
         f"{len(future.waking.inactive)} are active on no sample)."
     )
-    return Reason("nobody grows", text)
+    slope = 1.0 if run.template.is_linear else run.template.slope
+    scale = min(max(float(np.linalg.norm(np.asarray(layer))) for layer in run.template.weights), 1.0)
+    told = missing(data, slope, way, residuals, scale, run.settings["weight_decay"])
+    return Reason("nobody grows", f"{text} {told}")

@@ -18,7 +18,7 @@ from biasfree.datasets import Dataset
 from biasfree.measure._awake import ActiveDirection
 from biasfree.measure._plateaus import Plateaus, plateaus
 from biasfree.networks import Network
-from biasfree.theory import early_flow, gather
+from biasfree.theory import _point_losses, early_flow, gather
 
 if TYPE_CHECKING:
     from biasfree.measure._plateaus import Plateau
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SCALES = (1e-20, 1e-40, 1e-80)
 # Levels that differ by less than this share of the first one are the same.
 _SAME_LEVEL = 0.01
+# Below this share of the first loss the data are fitted.
+_FITTED = 1e-6
 # How long to look, in τ times the slowest rate of the early phase.
 _LONG, _LONGEST = 4.0, 64.0
 
@@ -158,9 +160,11 @@ def _run(start: Network, scale: float, dataset: Dataset, loss: str, furthest: fl
     """A run that is long enough: twice as long until it waits for half its time, or to ``furthest``."""
     small = start.with_weights([scale * np.asarray(layer) for layer in start.weights])
     while True:
-        run = dynamics.gradient_flow(small, dataset, loss=loss, until=tau * np.log(1 / scale))
+        # A fit is followed until it is one.
+        fitted = _FITTED * float(np.mean(_point_losses.value(loss, np.zeros(dataset.samples), dataset.targets)))
+        run = dynamics.gradient_flow(small, dataset, loss=loss, until=tau * np.log(1 / scale), stop=fitted)
         waited = np.interp(0.5 * run.times[-1], run.times, run.losses) - run.losses[-1]
-        if tau >= furthest or waited < 1e-3 * (run.losses[0] - run.losses[-1]):
+        if tau >= furthest or run.status.name == "loss level" or waited < 1e-3 * (run.losses[0] - run.losses[-1]):
             return run
         tau = min(2 * tau, furthest)
 

@@ -51,6 +51,12 @@ class Waking:
     resting: Int[np.ndarray, "resting"]
     inactive: Int[np.ndarray, "inactive"]
 
+    @classmethod
+    def nobody(cls, inactive: Int[np.ndarray, "inactive"] | None = None) -> "Waking":
+        """No sleeper that could do anything."""
+        none = np.zeros(0, dtype=int)
+        return cls((), np.inf, none, 0.0, none, none if inactive is None else inactive)
+
 
 def waking(
     network: Network,
@@ -80,7 +86,7 @@ def waking(
         seen = (rows @ dataset.inputs.T > _SEEN * sizes).any(axis=1)
     inactive, sleeping, rows = sleeping[~seen], sleeping[seen], rows[seen]
     if not sleeping.size:
-        return Waking((), np.inf, none, 0.0, none, inactive)
+        return Waking.nobody(inactive)
     sleepers = Network([rows, np.asarray(network.weights[1])[:, sleeping]], network.slope)
     flows = _followed(sleepers, dataset, awake.stretches, decay)
     flow, last = flows[-1], awake.stretches[-1]

@@ -3,6 +3,7 @@
 from biasfree.report._course_plot import plot_courses
 from biasfree.report._outcomes import Outcome, Request, write_json
 from biasfree.report._page import write_page
+from biasfree.report._plateau_plot import plot_plateaus
 from biasfree.report._plots import plot_loss, save_figure
 from biasfree.report._progress import progress_bar
 from biasfree.report._reproduce import StudyError, Workers, reproduce
@@ -16,6 +17,7 @@ __all__ = [
     "Workers",
     "plot_courses",
     "plot_loss",
+    "plot_plateaus",
     "plot_sweep",
     "progress_bar",
     "reproduce",

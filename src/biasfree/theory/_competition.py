@@ -18,7 +18,6 @@ from scipy.integrate import solve_ivp
 
 # Amplitudes count from this size on, as ln c; what is smaller grows by itself.
 _SMALL = -700.0
-_HORIZON = 1e4
 
 
 class Competition(NamedTuple):
@@ -52,7 +51,7 @@ class Competition(NamedTuple):
         # Until the first is of the size at which it would rest, each grows by itself.
         own = np.maximum(np.diag(overlaps), 1e-300)
         growing = rates > 0
-        alone = (np.log(1e-4 * rates[growing] / own[growing]) - start[growing]) / (2 * rates[growing])
+        alone = (np.log(1e-6 * rates[growing] / own[growing]) - start[growing]) / (2 * rates[growing])
         skipped = max(float(alone.min()), 0.0)
         logs = np.maximum(start + 2 * rates * skipped, _SMALL)
 

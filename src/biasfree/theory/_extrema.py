@@ -1,6 +1,6 @@
 """Extremal directions of G(u) = ⟨r σ(uᵀx)⟩ on the sphere, for any residuals r: exact in one and two dimensions.
 
-On lines x_i = t_i d_l, G(u) = pᵀu + Σ_l s_l|uᵀd_l| with p = a⟨r x⟩ and s_l = b⟨r|t|⟩. In the plane their normals cut the
+On lines x_i = t_i d_l, G(u) = pᵀu + Σ_l s_l|uᵀd_l| with p = a⟨r x⟩, s_l = b⟨r|t|⟩. In the plane their normals cut the
 circle into arcs, on each of which G = cᵀu with c constant: its maximum on the arc is at c̄ if that lies within, else
 at an end, where it is a local maximum if G rises to it from both sides. In more dimensions random neurons find extrema
 from below (``gathering_directions``), and max_u G(u) ≤ ‖p‖ + max_u ‖Σ_l s_l sgn(uᵀd_l) d_l‖ closes the interval.

@@ -1,0 +1,111 @@
+"""A run with its plateaus: the loss curve, where it waits, predicted and measured ends, and what is computed there."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biasfree.dynamics import Trajectory
+from biasfree.measure import Plateau, Plateaus, plateaus
+from biasfree.report._plots import COLOURS, STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST = 6
+
+
+def plot_plateaus(run: Trajectory | Plateaus) -> "Figure":
+    """The loss with its plateaus, and below it, for each, the output map (two dimensions) or the active directions.
+
+    Args:
+        run: a trajectory, or its plateaus if they are known already.
+
+    Returns:
+        A matplotlib Figure that belongs to no window.
+
+    Raises:
+        ValueError: a run without a plateau.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    found = run if isinstance(run, Plateaus) else plateaus(run)
+    if not len(found):
+        raise ValueError("the run has no plateau to draw; plot its loss instead.")
+    trajectory, shown = found.trajectory, list(found)[:_MOST]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(max(5.0, 1.5 * len(shown)), 4.2), layout="constrained")
+        rows = figure.add_gridspec(2, len(shown), height_ratios=(1.6, 1.0))
+        _curve(figure.add_subplot(rows[0, :]), trajectory, found)
+        for k, each in enumerate(shown):
+            axes = figure.add_subplot(rows[1, k])
+            draw = _map if trajectory.dataset.dim == 2 and trajectory.dataset.outputs == 1 else _directions
+            draw(axes, trajectory, each)
+            axes.set_title(f"{k + 1}: loss {each.level:.3g}", fontsize=7)
+    return figure
+
+
+def _curve(axes: Any, run: Trajectory, found: Plateaus) -> None:
+    axes.plot(run.times, run.losses, color="black")
+    last = float(run.times[-1])
+    for k, each in enumerate(found):
+        colour = COLOURS[k % len(COLOURS)]
+        axes.axvspan(each.begin, min(each.end, last), color=colour, alpha=0.12, linewidth=0)
+        middle = 0.5 * (each.begin + min(each.end, last))
+        axes.text(middle, each.level, f"{k + 1}", fontsize=7, va="bottom", ha="center")
+        if each.ends:
+            label = "measured end" if k == 0 else None
+            axes.axvline(each.end, color=colour, linewidth=0.9, label=label)
+        if math.isfinite(each.predicted_end) and each.predicted_end <= last:
+            label = "predicted end" if k == 0 else None
+            axes.axvline(each.predicted_end, color="black", linestyle=":", linewidth=1.1, label=label)
+    axes.set_xlabel("flow time $t$" if run.settings["clock"] == "time" else "loss-normalised time $s$")
+    axes.set_ylabel(f"{run.settings['loss']} loss")
+    axes.set_xlim(0, last)
+    axes.set_ylim(bottom=0)
+    if any(each.ends for each in found):
+        axes.legend(loc="upper right")
+
+
+def _at(run: Trajectory, each: Plateau) -> Any:
+    at = int(np.argmin(np.abs(run.times - each.slowest)))
+    return run.template.with_weights([layer[at] for layer in run.weights])
+
+
+def _map(axes: Any, run: Trajectory, each: Plateau) -> None:
+    """The output on a square around the samples, with the active directions as arrows."""
+    data = run.dataset
+    half = 1.25 * float(np.abs(data.inputs).max())
+    axis = np.linspace(-half, half, 81)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1)
+    outputs = np.asarray(_at(run, each)(grid))
+    # One scale for all maps: a network that is still asleep is blank.
+    size = float(np.abs(data.targets).max()) or 1.0
+    axes.pcolormesh(axis, axis, outputs, cmap="RdBu_r", vmin=-size, vmax=size, rasterized=True, shading="auto")
+    axes.scatter(
+        *data.inputs.T, c=data.targets, cmap="RdBu_r", vmin=-size, vmax=size, s=12, edgecolors="black", linewidths=0.5
+    )
+    for one in each.directions if each.growth is not None else ():
+        axes.annotate(
+            "", 0.7 * half * one.direction, (0, 0), arrowprops={"arrowstyle": "->", "lw": 0.9, "color": "black"}
+        )
+    axes.set_xlim(-half, half)
+    axes.set_ylim(-half, half)
+    axes.set_aspect("equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _directions(axes: Any, run: Trajectory, each: Plateau) -> None:
+    """The sizes of the active directions."""
+    sizes = [one.size for one in each.directions]
+    if sizes:
+        colours = [COLOURS[0] if one.sign >= 0 else COLOURS[1] for one in each.directions]
+        axes.bar(range(1, len(sizes) + 1), sizes, color=colours)
+        axes.set_xticks(range(1, len(sizes) + 1))
+    else:
+        axes.text(0.5, 0.5, "none awake", ha="center", va="center", transform=axes.transAxes, fontsize=7)
+        axes.set_xticks([])
+    axes.set_xlabel("active direction", fontsize=7)
+    axes.set_ylabel("size", fontsize=7)
