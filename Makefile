@@ -8,7 +8,7 @@ ifneq ($(shell $(RUN)python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(ab
 $(shell rm -rf $(VENV))
 endif
 
-.PHONY: report explore test test-slow test-torch check bench format clean
+.PHONY: report explore test test-slow test-torch check bench sweeps format clean
 
 report: $(VENV)/ready
 	$(RUN)biasfree reproduce --out report
@@ -35,6 +35,14 @@ check: $(VENV)/ready
 
 bench: $(VENV)/ready-bench
 	$(RUN)python -m bench
+
+# The phase diagrams of docs/sweeps.md; started again, they go on where they were.
+sweeps: $(VENV)/ready
+	mkdir -p .cache/sweeps
+	for plan in six-points noisy-gaussian theorem-5 weight-decay; do \
+	  $(RUN)biasfree sweep $$plan --workers 2 --folder .cache/sweeps/$$plan.runs --out .cache/sweeps/$$plan.nc \
+	    --plot docs/sweep-$$plan.png || exit 1; \
+	done
 
 format: $(VENV)/ready
 	$(RUN)ruff check --fix .

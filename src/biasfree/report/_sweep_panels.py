@@ -144,7 +144,8 @@ def curves(axes: "Axes", values: "xr.DataArray", predicted: "xr.DataArray | None
         axes.plot([], [], "--", color="black", linewidth=1.0, label=str(predicted.attrs.get("long_name", "theory")))
     axis_scale(axes.xaxis, values[along], _places(values[along]))
     numbers = values.to_numpy()[np.isfinite(values.to_numpy())]
-    if numbers.size and numbers.min() > 0 and numbers.max() / numbers.min() > _DECADES:
+    apart = 5.0 if _log(values[along]) else _DECADES  # a power law is a line where both axes are logarithmic
+    if numbers.size and numbers.min() > 0 and numbers.max() / numbers.min() > apart:
         axes.set_yscale("log")
     elif values.attrs.get("kind") == "share":
         axes.set_ylim(-0.03, 1.03)
