@@ -33,8 +33,8 @@ export class Curve {
     return axis === "ratio" ? time * scales.ratio : axis === "rescaled" ? time * scales.rescaled : time;
   }
 
-  show(run, beside, plateaus, shown) {
-    Object.assign(this, { run, beside, plateaus, shown });
+  show(run, beside, plateaus, departure, shown) {
+    Object.assign(this, { run, beside, plateaus, departure, shown });
     return this.draw();
   }
 
@@ -109,6 +109,14 @@ export class Curve {
         const at = this.on(shown.axis, plateau.predicted_end, run.head.scales);
         shapes.push({ type: "line", x0: at, x1: at, y0: 0, y1: 0.88, yref: "paper", line: { color: c.theory, width: 1.6, dash: "dot" } });
       }
+    }
+    if (this.departure) {
+      const at = this.on(shown.axis, this.departure.time, run.head.scales);
+      shapes.push({ type: "line", x0: at, x1: at, y0: 0, y1: 0.8, yref: "paper", line: { color: c.theory, width: 2.4, dash: "longdash" } });
+      annotations.push({
+        x: shown.axis === "log" ? Math.log10(at) : at, y: 0.8, yref: "paper", text: "law of departure", showarrow: false,
+        yanchor: "bottom", font: { size: 12, color: c.theory }, bgcolor: c.card,
+      });
     }
     const axis = { gridcolor: c.grid, zeroline: false, linecolor: c.line, tickcolor: c.line, ticks: "outside", fixedrange: true };
     return {
