@@ -120,7 +120,8 @@ export class Curve {
     }
     const axis = { gridcolor: c.grid, zeroline: false, linecolor: c.line, tickcolor: c.line, ticks: "outside", fixedrange: true };
     return {
-      margin: MARGIN, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
+      // The size is said, since to have Plotly look for it takes a second drawing.
+      width: this.plot.clientWidth, height: this.plot.clientHeight, margin: MARGIN, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
       font: { family: "system-ui, 'Segoe UI', Roboto, sans-serif", size: 12.5, color: c.ink },
       legend: { orientation: "h", x: 0, y: 1.005, yanchor: "bottom", font: { size: 12 }, bgcolor: "rgba(0,0,0,0)" },
       xaxis: { ...axis, type: shown.axis === "log" ? "log" : "linear", range: this.range(), title: { text: TITLES[shown.axis], standoff: 6 } },
@@ -136,7 +137,6 @@ export class Curve {
 
   async draw() {
     await Plotly.react(this.plot, this.traces(), this.layout(), { displayModeBar: false, responsive: false, staticPlot: true });
-    await Plotly.Plots.resize(this.plot);
     this.legend();
     this.plot.setAttribute("aria-label", this.told());
     this.cursor(this.at ?? 0);
