@@ -27,6 +27,8 @@ _MODULES: tuple[str, ...] = (
     "large_learning_rate",
     "figures_4_8",
     "perturbed_symmetry",
+    "departure",
+    "saddles",
     "stacked_ones",
     "eq_41",
     "eq_42",
@@ -37,6 +39,8 @@ _MODULES: tuple[str, ...] = (
 
 # Those that take longest, the longest first.
 _LONGEST: tuple[str, ...] = (
+    "departure",
+    "saddles",
     "low_rank_limit",
     "figure_3",
     "le_jegelka",

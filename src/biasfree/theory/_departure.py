@@ -13,6 +13,7 @@ does not grow. Only sleepers that the early phase has left in other cells do. Ra
 early phase to t₀ and then on r, both exactly; their share p gives the chance (1 − p)^width that nobody leaves.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,7 +34,11 @@ from biasfree.theory._half_spaces import HalfSpaces, half_spaces
 
 # Rates below this share of what the residuals could pull with are zero.
 _NO_RATE = 1e-9
-_FEW_LINES, _DRAWN, _DRAWN_FEW, _LARGE = 20, 2000, 20_000, 1e10
+_FEW_LINES, _DRAWN, _DRAWN_FEW, _LARGE = 20, 2000, 8000, 1e10
+# Of more kinds of sleepers than this the rarest are left out.
+_KINDS = 5
+# Cosine to the awake group's direction from which on a neuron belongs to it.
+_JOINED = 0.9
 # How far below the linear solution's loss it must go to have left it, as a share of the first loss.
 BELOW = 0.03
 
@@ -73,6 +78,7 @@ class Departure:
         leavers: kinds of sleepers that grow on the plateau, the fastest first.
         time: when the linear solution is left, its loss passed by 3 % of the first loss; infinite if it is not.
         per_e_fold: dt/d ln(1/γ): how much later for every e-fold of a smaller start; NaN if it is not left.
+        companies: the sets of kinds that leave together, as masks over ``leavers``; without one of them it is not left.
         init_scale, width, weight_decay: what was asked.
         settled: whether the awake groups stay in their cells; if not, the residuals are an approximation.
         drawn: how many random neurons were followed.
@@ -89,6 +95,7 @@ class Departure:
     leavers: tuple[Leaver, ...]
     time: float
     per_e_fold: float
+    companies: tuple[tuple[bool, ...], ...]
     init_scale: float
     width: int
     weight_decay: float
@@ -102,13 +109,9 @@ class Departure:
         return self.rate.lower / self.escape_rate if self.escape_rate else np.nan
 
     def stays(self, width: int) -> float:
-        """The chance that a network of this width never leaves: that a kind of sleepers it needs is missing."""
-        if np.isinf(self.time):
-            return 1.0
-        count = checks.count(width, "width")
-        there = [1 - (1 - each.share) ** count for each in self.leavers if each.needed]
-        # Where any of several kinds would do, all of them must be missing.
-        return 1 - float(np.prod(there)) if there else float(np.prod([(1 - x.share) ** count for x in self.leavers]))
+        """The chance that a network of this width never leaves: that the sleepers it takes are not all there."""
+        missing = (1 - np.array([each.share for each in self.leavers])) ** checks.count(width, "width")
+        return 1 - float(sum(np.prod(np.where(company, 1 - missing, missing)) for company in self.companies))
 
     def __str__(self) -> str:
         """The law in words."""
@@ -184,19 +187,24 @@ def departure(
     first_loss = float(np.mean(_point_losses.value(loss, np.zeros(dataset.samples), dataset.targets)))
     fall = rest.loss - rest.linear_loss + BELOW * first_loss
     kinds, rival = _kinds(early, awake, escape_time, dataset, rest, neurons, decay)
+    companies: tuple[tuple[bool, ...], ...] = ()
     time, later, reason = np.inf, np.nan, _NO_GROWTH if not growing else _nobody(drawn, len(kinds))
     if kinds:
         after = rival.time_of_fall(fall)
         # Sizes at the escape fall with the scale, the escape comes later.
         shift = np.array([2 * (kind.early_rate / escape_rate - 1) for kind in kinds])
         later = 1 / escape_rate + rival.time_of_fall(fall, shift=shift) - after
-        every = np.arange(len(kinds))
-        needed = [np.isfinite(after) and np.isinf(rival.time_of_fall(fall, every != k)) for k in every]
+        companies = tuple(
+            company
+            for company in itertools.product((False, True), repeat=len(kinds))
+            if any(company) and np.isfinite(rival.time_of_fall(fall, np.array(company)))
+        )
+        needed = np.all(companies, axis=0) if companies else np.zeros(len(kinds), dtype=bool)
         kinds = [kind._replace(needed=bool(one)) for kind, one in zip(kinds, needed, strict=True)]
         time, reason = escape_time + after, "" if np.isfinite(after) else reason
     return Departure(
         rate, growing, escape_rate, escape_time, rest.linear_map, rest.linear_loss, rest.loss, tuple(kinds), time,
-        float(later) if np.isfinite(time) else np.nan, scale, neurons, decay, rest.settled, drawn, reason,
+        float(later) if np.isfinite(time) else np.nan, companies, scale, neurons, decay, rest.settled, drawn, reason,
     )  # fmt: skip
 
 
@@ -275,6 +283,9 @@ def _kinds(
 ) -> tuple[list[Leaver], Competition]:
     """The kinds of sleepers that are there at the escape and grow on the plateau, and how they compete."""
     state = early.at(escape, _LARGE)
+    # Some that will join the awake groups have not yet done so, and may do something else now.
+    joined = np.einsum("hd,hd->h", np.asarray(state.weights[0]), early.limit_direction)
+    awake = awake & (joined > _JOINED * np.linalg.norm(np.asarray(state.weights[0]), axis=1))
     sizes = [_log_sizes(network) for network in (early.network, state)]
     flow = early_flow(state, Dataset(dataset.inputs, rest.residuals))
     reach = float(np.mean(np.abs(dataset.targets) * np.linalg.norm(dataset.inputs, axis=1)))
@@ -291,6 +302,8 @@ def _kinds(
         own = 2 * np.median(flow.log_amplitude[members]) + np.log(max(1.0, share * width)) - 2 * decay * escape
         found.append(Leaver(group.direction, group.sign, rate, k - decay, share, False))
         logs.append(float(own))
+    kept = sorted(np.argsort([-kind.share for kind in found])[:_KINDS].tolist())
+    found, logs = [found[k] for k in kept], [logs[k] for k in kept]
     met = dataset.inputs @ np.array([kind.direction for kind in found]).reshape(-1, dataset.dim).T
     responses = np.maximum(met, early.network.slope * met).T
     signs = np.array([float(kind.sign) for kind in found])

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Modules that hold ``FIGURES``: study id → function of the result's data.
-_MODULES: tuple[str, ...] = ("time_courses", "symmetric_dynamics", "asymmetric_data", "deep")
+_MODULES: tuple[str, ...] = ("time_courses", "symmetric_dynamics", "asymmetric_data", "plateaus", "deep")
 
 
 def figures(study: str, data: Mapping[str, Any]) -> dict[str, "Figure"]:
