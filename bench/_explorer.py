@@ -17,7 +17,7 @@ from tests.explorer.serving import server
 from bench._clock import say
 from bench._paper import Descent, descents
 
-MOVES = 50
+MOVES, FEW_MOVES = 50, 15
 # A move: set the slider, tell the page as a hand would, and wait for the frame after the answer is drawn.
 _MOVE = """([id, position]) => new Promise((resolve, reject) => {
   const slider = document.getElementById(id);
@@ -82,7 +82,7 @@ def _page() -> Iterator[Watch]:
         served.wait_until_ready()
         watch = Watch(chromium, served.address)
         yield watch
-        watch.close()
+        watch.context.close()
 
 
 def measure(quick: bool) -> dict[str, Any]:
@@ -93,24 +93,24 @@ def measure(quick: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with _page() as watch:
         for case in cases():
-            say(f"explorer: {case.name}, {MOVES} moves")
-            found[case.name] = _moved(watch, case) | _beside(case.peer, quick)
-            told = found[case.name]
+            moves = FEW_MOVES if quick else MOVES
+            say(f"explorer: {case.name}, {moves} moves")
+            told = _moved(watch, case, moves) | _beside(case.peer, quick)
             told["ratio"] = 1000 * told["descent_seconds"] / told["median_ms"]
-    return {"settings": {"moves": MOVES}, "cases": found}
+            say(f"explorer: median {told['median_ms']:.0f} ms, {told['ratio']:.0f} times faster than descent")
+            found[case.name] = told
+    return {"settings": {"moves": moves}, "cases": found}
 
 
-def _moved(watch: Watch, case: Case) -> dict[str, Any]:
+def _moved(watch: Watch, case: Case, moves: int) -> dict[str, Any]:
     watch.open(case.address)
-    watch.complete()
     count = len(case.positions)
     for position in case.positions[:: max(1, count // 3)]:  # compiles what this case needs
         watch.page.evaluate(_MOVE, [case.slider, position])
     # Up and down the slider, never the same place twice in a row.
-    way = [case.positions[k % count if (k // count) % 2 == 0 else count - 1 - k % count] for k in range(MOVES + 1)]
+    way = [case.positions[k % count if (k // count) % 2 == 0 else count - 1 - k % count] for k in range(moves + 1)]
     places = [place for place, next_one in itertools.pairwise(way) if place != next_one]
     spent = [watch.page.evaluate(_MOVE, [case.slider, place]) for place in places]
-    watch.complete()
     size = watch.page.evaluate("window.explorer.then((page) => page.run.head.bytes)")
     return {
         "moves": len(spent), "median_ms": median(spent), "worst_ms": max(spent), "bytes": size,

@@ -16,7 +16,8 @@ from biasfree.explorer._code import code
 from biasfree.explorer._jobs import Bench
 from biasfree.explorer._packing import packed, unpacked
 from biasfree.explorer._picture import ANGLES, picture, plane
-from biasfree.explorer._predictions import predictions
+from biasfree.explorer._predictions import leaving, predictions
+from biasfree.explorer._shading import shaded
 from biasfree.explorer._view import View
 
 SMALL = {"width": 8, "until": 5.0}
@@ -217,3 +218,25 @@ class TestPredictions:
         _, foretold = self.compared(data="six-points", **SMALL)
         assert not foretold.curves
         assert "overlap" in foretold.why_none
+
+    def test_the_law_of_departure_is_drawn_where_the_linear_solution_is_left(self):
+        view = View.of({"data": "six-points", "offset": 0.08, "until": 2500.0})
+        law = leaving(view, view.dataset())
+        assert law is not None
+        run = view.run(view.dataset())
+        # The law's own rule: the linear solution's loss passed by 3 % of the first loss.
+        linear = float(bf.theory.linear_loss(bf.theory.least_squares(run.dataset), run.dataset))
+        measured = run.time_of_loss(linear - 0.03 * run.losses[0])
+        assert law.time == pytest.approx(measured, rel=0.1)
+        assert leaving(View.of({"data": "xor"}), bf.datasets.xor()) is None
+
+
+class TestShading:
+    def test_plateaus_of_an_orthogonal_pair(self):
+        view = View.of({"data": "orthogonal-pair", "width": 60, "scale": 1e-6, "until": 45.0})
+        first, second, last = shaded(view.run(view.dataset()))
+        assert (first.begin, last.end) == (0.0, 45.0)
+        assert [first.level, second.level, last.level] == pytest.approx([0.5, 0.25, 0.0], abs=1e-4)
+        assert second.predicted_end == pytest.approx(second.end, rel=0.02)
+        assert last.predicted_end is None
+        assert first.name == "asleep"

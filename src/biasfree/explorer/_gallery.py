@@ -92,8 +92,8 @@ GALLERY = (
     Prepared(
         "departure",
         "The law of departure",
-        "How long the plateau lasts is inverse to how far the sixth point is moved. Move the offset, and watch the end "
-        "of the plateau move.",
+        "How long the plateau lasts is inverse to how far the sixth point is moved, and a law predicts it. Move the "
+        "offset, and watch the end of the plateau move.",
         {"data": "six-points", "offset": 0.08, "until": 2500.0},
         {"axis": "linear", "share": 0.6, "focus": "offset"},
     ),

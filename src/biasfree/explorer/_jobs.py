@@ -20,7 +20,7 @@ from biasfree.datasets import Dataset
 from biasfree.explorer._code import code
 from biasfree.explorer._packing import packed
 from biasfree.explorer._picture import MOST_EVENTS, picture
-from biasfree.explorer._predictions import predictions
+from biasfree.explorer._predictions import leaving, predictions
 from biasfree.explorer._shading import shaded
 from biasfree.explorer._view import View
 
@@ -119,9 +119,11 @@ class Bench:
         return packed(head, arrays)
 
     def plateaus(self, view: View, tell: Tell) -> bytes:
-        """Where the loss waits, why, and until when by prediction."""
-        found = [interval._asdict() for interval in shaded(self._trained(view, tell))]
-        return json.dumps(files.plain({"plateaus": found}), allow_nan=False).encode()
+        """Where the loss waits, why, and until when by prediction; and the law of departure."""
+        run = self._trained(view, tell)
+        found, law = [interval._asdict() for interval in shaded(run)], leaving(view, run.dataset)
+        answer = {"plateaus": found, "departure": None if law is None else law._asdict()}
+        return json.dumps(files.plain(answer), allow_nan=False).encode()
 
     def diagnose(self, view: View, tell: Tell) -> bytes:
         """The sentence of ``bf.diagnose`` for the view's data and network; by theory where that speaks."""

@@ -3,6 +3,7 @@
 - **Condition 3** (or a linear network): Eq. 38 on white data, else Eq. 34's reduced flow, from the aligned start that
   the random one is equivalent to.
 - **Groups that share no sample**: the staircase of several linear networks.
+- **Nearly symmetric data**: when the linear solution is left, by the law of departure.
 - **Three layers** under Condition 3 with a linear target: when the two sign paths are learned.
 """
 
@@ -19,6 +20,7 @@ _POINTS = 300
 _WHITE = 1e-9  # distance of Σ from the identity that is rounding
 _APART = 0.05  # groups that overlap by more are not predicted as if they did not
 _LINES = 60  # samples beyond which the early phase is too long for a page that waits
+_NEARLY = 0.05  # of the linear solution's loss: how far below it the plateau of nearly symmetric data may lie
 _FITTED = 1e-9  # of the initial loss: a linear map fits the target
 
 
@@ -54,6 +56,29 @@ def predictions(view: View, data: Dataset, start: Network, until: float) -> Fore
     if view.depth == 2:
         return _two_layers(view, data, start, until, holds)
     return _deep(view, data, start, until, holds)
+
+
+class Leaving(NamedTuple):
+    """When the linear solution is left by the law of departure, and the sentence on it."""
+
+    time: float
+    told: str
+
+
+def leaving(view: View, data: Dataset) -> Leaving | None:
+    """The law of departure, for two layers on data that are nearly symmetric; None elsewhere, or if nobody leaves."""
+    if view.depth != 2 or view.slope == 1 or theory.symmetry(data).holds:
+        return None
+    try:
+        law = theory.departure(
+            data, view.slope, view.loss, view.scale, weight_decay=view.weight_decay, width=view.width, seed=view.seed
+        )
+    except (ValueError, ArithmeticError):  # the law does not speak of this case, and its sentence says no more
+        return None
+    if not (np.isfinite(law.time) and law.settled and law.linear_loss - law.level < _NEARLY * law.linear_loss):
+        return None
+    never = f", or never, with probability {law.stays(view.width):.2g} at this width"
+    return Leaving(law.time, f"Law of departure: the linear solution is left at t ≈ {law.time:.4g}{never}.")
 
 
 def _two_layers(view: View, data: Dataset, start: Network, until: float, holds: bool) -> Foretold:

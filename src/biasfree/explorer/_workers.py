@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 _HEAD = struct.Struct("<IQ")
@@ -45,6 +45,14 @@ class Job:
     began: float | None = None
     share: float = 0.0
     worker: "Worker | None" = None
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def end(self) -> None:
+        """No worker does it any more; a timer would keep it, and its answer, in memory."""
+        self.worker = None
+        for timer in self.timers:
+            timer.cancel()
+        self.timers.clear()
 
     def refuse(self, status: int, sentence: str) -> None:
         """Answer it with a sentence, unless it was answered."""
@@ -108,7 +116,6 @@ class Pool:
         self._current: dict[tuple[str, str], Job] = {}
         self._numbers = itertools.count(1)
         self._closed = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
     # Life
 
@@ -169,7 +176,7 @@ class Pool:
             self._waiting.remove(job)
         elif job.worker is not None and job.worker.job is job:
             self._tell(job.worker, {"cancel": job.number})
-            self._later(self._kill_unless_done(job, self._grace))
+            self._kill_later(job, self._grace)
 
     def standing(self, page: str, kind: str) -> dict[str, Any]:
         """How far a page's job is."""
@@ -204,7 +211,7 @@ class Pool:
             job.worker, job.began = worker, time.monotonic()
             self._tell(worker, {"job": job.number, "kind": job.kind, "view": job.view})
             # Most jobs keep the time themselves, and have some more to put an answer together.
-            self._later(self._kill_unless_done(job, self._limits.get(job.kind, self._seconds + 20)))
+            self._kill_later(job, self._limits.get(job.kind, self._seconds + 20))
 
     def _tell(self, worker: Worker, head: dict[str, Any]) -> None:
         text = json.dumps(head).encode()
@@ -212,18 +219,15 @@ class Pool:
         with contextlib.suppress(OSError):
             worker.process.stdin.write(_HEAD.pack(len(text), 0) + text)
 
-    async def _kill_unless_done(self, job: Job, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    def _kill_unless_done(self, job: Job) -> None:
         worker = job.worker
         if worker is not None and worker.job is job:
             limit = self._limits.get(job.kind, self._seconds)
             job.refuse(408, f"this took longer than {limit:g} s and was ended. Ask for less of it.")
             worker.kill()
 
-    def _later(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _kill_later(self, job: Job, seconds: float) -> None:
+        job.timers.append(asyncio.get_running_loop().call_later(seconds, self._kill_unless_done, job))
 
     def _forget(self, job: Job) -> None:
         if self._current.get((job.page, job.kind)) is job:
@@ -247,6 +251,7 @@ class Pool:
             return
         self._workers.remove(worker)
         if (job := worker.job) is not None:
+            job.end()
             self._forget(job)
             job.refuse(422, "the worker of this run ended: it may have needed too much memory. Ask for less of it.")
         if not worker.ready:
@@ -263,6 +268,7 @@ class Pool:
             job, worker.job = worker.job, None
             worker.memory = head["memory"]
             if job is not None:
+                job.end()
                 self._forget(job)
                 if not head["ok"]:
                     job.refuse(422, body.decode())

@@ -33,8 +33,8 @@ export class Curve {
     return axis === "ratio" ? time * scales.ratio : axis === "rescaled" ? time * scales.rescaled : time;
   }
 
-  show(run, beside, plateaus, shown) {
-    Object.assign(this, { run, beside, plateaus, shown });
+  show(run, beside, plateaus, departure, shown) {
+    Object.assign(this, { run, beside, plateaus, departure, shown });
     return this.draw();
   }
 
@@ -110,9 +110,18 @@ export class Curve {
         shapes.push({ type: "line", x0: at, x1: at, y0: 0, y1: 0.88, yref: "paper", line: { color: c.theory, width: 1.6, dash: "dot" } });
       }
     }
+    if (this.departure) {
+      const at = this.on(shown.axis, this.departure.time, run.head.scales);
+      shapes.push({ type: "line", x0: at, x1: at, y0: 0, y1: 0.8, yref: "paper", line: { color: c.theory, width: 2.4, dash: "longdash" } });
+      annotations.push({
+        x: shown.axis === "log" ? Math.log10(at) : at, y: 0.8, yref: "paper", text: "law of departure", showarrow: false,
+        yanchor: "bottom", font: { size: 12, color: c.theory }, bgcolor: c.card,
+      });
+    }
     const axis = { gridcolor: c.grid, zeroline: false, linecolor: c.line, tickcolor: c.line, ticks: "outside", fixedrange: true };
     return {
-      margin: MARGIN, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
+      // The size is said, since to have Plotly look for it takes a second drawing.
+      width: this.plot.clientWidth, height: this.plot.clientHeight, margin: MARGIN, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
       font: { family: "system-ui, 'Segoe UI', Roboto, sans-serif", size: 12.5, color: c.ink },
       legend: { orientation: "h", x: 0, y: 1.005, yanchor: "bottom", font: { size: 12 }, bgcolor: "rgba(0,0,0,0)" },
       xaxis: { ...axis, type: shown.axis === "log" ? "log" : "linear", range: this.range(), title: { text: TITLES[shown.axis], standoff: 6 } },
@@ -128,7 +137,6 @@ export class Curve {
 
   async draw() {
     await Plotly.react(this.plot, this.traces(), this.layout(), { displayModeBar: false, responsive: false, staticPlot: true });
-    await Plotly.Plots.resize(this.plot);
     this.legend();
     this.plot.setAttribute("aria-label", this.told());
     this.cursor(this.at ?? 0);

@@ -15,7 +15,7 @@ async function pieces(caption) {
   // With a legend inside: on the page its words stand above the plot.
   const { data, layout } = document.getElementById("plot");
   const legend = { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" };
-  const plot = { data, layout: { ...layout, showlegend: true, legend, margin: { ...layout.margin, t: 60 } } };
+  const plot = { data, layout: { ...layout, width: undefined, height: undefined, showlegend: true, legend, margin: { ...layout.margin, t: 60 } } };
   const wide = 860, high = 500;
   const figures = ["map", "neurons", "outputs"].map((id) => document.getElementById(id)).filter((canvas) => canvas.offsetParent);
   const titles = figures.map((canvas) => canvas.closest("figure").querySelector("h2").textContent);

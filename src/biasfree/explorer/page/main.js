@@ -20,7 +20,7 @@ class Page {
   constructor(offline, answers, choices) {
     Object.assign(this, { offline, answers, choices });
     this.state = new State(choices.defaults);
-    this.run = this.beside = this.plateaus = this.newest = null;
+    this.run = this.beside = this.plateaus = this.departure = this.newest = null;
     this.frame = 0;
     this.wanted = null; // share of the way, of a prepared view
     this.atEnd = false;
@@ -123,7 +123,7 @@ class Page {
   arrived(run, waited, view) {
     this.banner("");
     this.run = run;
-    this.beside = this.plateaus = null;
+    this.beside = this.plateaus = this.departure = null;
     this.waited = waited;
     const { times } = run.arrays;
     this.points.show(run.head.data.editable);
@@ -168,7 +168,9 @@ class Page {
       const told = JSON.parse(new TextDecoder().decode(buffer));
       if (told.error) throw new Error(told.error);
       this.plateaus = told.plateaus;
+      this.departure = told.departure;
       this.redraw();
+      this.theoryTold();
     }, "plateau");
   }
 
@@ -226,7 +228,7 @@ class Page {
   async redraw() {
     if (!this.run) return;
     this.curve.at = this.index();
-    await this.curve.show(this.run, this.beside, this.plateaus, this.state.shown);
+    await this.curve.show(this.run, this.beside, this.plateaus, this.departure, this.state.shown);
     this.panels.show(this.run, this.state.shown);
     this.draw();
   }
@@ -291,9 +293,10 @@ class Page {
   }
 
   theoryTold() {
-    const { predictions, why_no_prediction: why, notes = [] } = this.beside.head;
+    if (!this.beside) return;
+    const { predictions, why_no_prediction: why } = this.beside.head;
     const told = predictions.map(({ name, note }) => `${name}: ${note}`);
-    $("theory").textContent = [...told, why, ...notes].filter(Boolean).join(" ");
+    $("theory").textContent = [this.departure?.told, ...told, why].filter(Boolean).join(" ");
   }
 
   banner(text) {

@@ -133,7 +133,7 @@ export class Panels {
     this.points(context, px, py, c);
     const max = brief(limit);
     document.getElementById("map-legend").innerHTML =
-      `f: −${max}<span class="bar" style="background:${bar()}"></span>${max}. Black line: decision boundary.${this.planeTold ? ` ${this.planeTold[0].toUpperCase()}${this.planeTold.slice(1)}.` : ""}`;
+      `f: −${max}<span class="bar" style="background:${bar()}"></span>${max}. Line: decision boundary.${this.planeTold ? ` ${this.planeTold[0].toUpperCase()}${this.planeTold.slice(1)}.` : ""}`;
   }
 
   axes(context, w, h, c) {
