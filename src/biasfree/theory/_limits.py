@@ -75,9 +75,9 @@ def regularised_limit(
     """
     decay = 2 * checks.non_negative(weight_decay, "weight_decay") / (1 + checks.slope(slope))
     losses.get(loss).check_targets(dataset.targets)
-    if dataset.outputs != 1:
+    if dataset.outputs != 1 or loss == "cross-entropy":
         raise ValueError(
-            f"the regularised limit is known for scalar targets, got {dataset.outputs} outputs. "
+            f"the regularised limit is known for scalar targets, got {dataset.outputs} outputs and {loss} loss. "
             "Ask for each column of the targets on its own."
         )
     axes = principal_axes(dataset)
