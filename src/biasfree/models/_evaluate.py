@@ -49,11 +49,6 @@ def along(nodes: tuple[Any, ...], values: Sequence[np.ndarray], tangents: Sequen
     return _along(nodes, tuple(values), tuple(tangents))
 
 
-def back(nodes: tuple[Any, ...], values: Sequence[np.ndarray], cotangents: np.ndarray) -> Any:
-    """A_xᵀ u for each sample with its own u, with respect to the first input."""
-    return _back(nodes, tuple(values), cotangents)
-
-
 def from_one(nodes: tuple[Any, ...], values: Sequence[np.ndarray], tangents: np.ndarray) -> Any:
     """A_x t for many t at one x (a batch of one sample): masks are found once, all t go through together."""
     return _from_one(nodes, tuple(values), tangents)
@@ -85,12 +80,6 @@ def _places(nodes: Any, values: Any, wanted: tuple[int, ...]) -> Any:
 @jax.jit
 def _along(nodes: Any, values: Any, tangents: Any) -> Any:
     return jax.jvp(lambda *v: _all(nodes, v)[-1], values, tangents)[1]
-
-
-@jax.jit
-def _back(nodes: Any, values: Any, cotangents: Any) -> Any:
-    _, pull = jax.vjp(lambda first: _all(nodes, (first, *values[1:]))[-1], values[0])
-    return pull(cotangents)[0]
 
 
 @jax.jit

@@ -5,7 +5,7 @@ This is what every reader gives. A fully connected chain is also ``Layers``, abo
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -181,13 +181,9 @@ class Graph:
                 f"the network does not take inputs of shape {sizes}: {first[:200].rstrip('.')}."
             ) from error
 
-    def open_sizes(self, size: int) -> "tuple[tuple[int, ...], ...]":
+    def open_sizes(self, size: int) -> tuple[tuple[int, ...], ...]:
         """Shapes of the inputs, with this in place of sizes that are open."""
         return tuple(tuple(size if n is None else n for n in port.shape) for port in self.ports)
-
-    def noted(self, *notes: str) -> "Graph":
-        """With more notes."""
-        return replace(self, notes=(*self.notes, *notes))
 
     def __str__(self) -> str:
         """One line: what it is made of."""
