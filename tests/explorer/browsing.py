@@ -46,7 +46,7 @@ class Watch:
         self.page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         self.page.on("request", self._asked)
-        self.page.set_default_timeout(60_000)
+        self.page.set_default_timeout(120_000)  # a first run on a new machine compiles
 
     def _asked(self, request: Any) -> None:
         if not request.url.startswith((self.allowed, "data:", "blob:")):
