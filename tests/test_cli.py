@@ -64,6 +64,18 @@ def test_json_is_json(run) -> None:
     assert (summary["settings"]["method"], summary["settings"]["weight_decay"]) == ("dopri5", 0.1)
 
 
+def test_plateaus_are_told_drawn_and_part_of_the_json(run, tmp_path) -> None:
+    arguments = ["simulate", "--data", "orthogonal-pair", "--width", "12", "--init-scale", "1e-6", "--until", "50"]
+    code, out, _ = run(*arguments, "--plateaus", "--plot", "steps.png", "--quiet")
+    assert code == 0
+    assert "3 plateaus" in out
+    assert "by prediction" in out
+    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = run(*arguments, "--plateaus", "--json", "--quiet")
+    told = json.loads(out)["plateaus"]["plateaus"]
+    assert [round(each["level"], 2) for each in told] == [0.5, 0.25, 0.0]
+
+
 def test_descent_and_files_and_clocks(run, tmp_path) -> None:
     (tmp_path / "d.csv").write_text("a,b,label\n1,2,1\n3,1,1\n-1,-2,-1\n")
     code, out, _ = run("simulate", "--data", "d.csv", "--target", "label", "--until", "1", "--learning-rate", "0.1")

@@ -102,7 +102,7 @@ class TestTheLaw:
         law = theory.departure(random_set(0, 3, 40, 0.1), init_scale=1e-4)
         assert law.rate.lower > 0
         assert law.time == np.inf
-        assert "none is in their basins" in law.reason
+        assert "of 2000 random neurons" in law.reason
 
     def test_the_time_agrees_with_runs_on_the_six_points(self) -> None:
         data = bf.datasets.six_points(offset=0.08)

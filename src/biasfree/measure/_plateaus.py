@@ -177,7 +177,7 @@ def plateaus(trajectory: "Trajectory") -> Plateaus:
     >>> found = plateaus(bf.gradient_flow(start, bf.datasets.orthogonal_pair(), until=100))
     >>> found.levels.round(3) + 0.0
     array([0.5 , 0.25, 0.  ])
-    >>> abs(found.predicted_ends[:2] / found.ends[:2] - 1).max() < 0.02
+    >>> bool(abs(found.predicted_ends[:2] / found.ends[:2] - 1).max() < 0.02)
     True
     """
     if not isinstance(getattr(trajectory, "template", None), Network):

@@ -14,6 +14,7 @@ early phase to t₀ and then on r, both exactly; their share p gives the chance 
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,7 +77,8 @@ class Departure:
         linear_map: w of the linear solution, and ``linear_loss`` its loss.
         level: the loss on the plateau, at or below ``linear_loss``.
         leavers: kinds of sleepers that grow on the plateau, the fastest first.
-        time: when the linear solution is left, its loss passed by 3 % of the first loss; infinite if it is not.
+        time: when the linear solution is left, its loss passed by 3 % of the first loss, by those kinds that a network
+            of this width most probably has; infinite if it is not.
         per_e_fold: dt/d ln(1/γ): how much later for every e-fold of a smaller start; NaN if it is not left.
         companies: the sets of kinds that leave together, as masks over ``leavers``; without one of them it is not left.
         init_scale, width, weight_decay: what was asked.
@@ -110,8 +112,8 @@ class Departure:
 
     def stays(self, width: int) -> float:
         """The chance that a network of this width never leaves: that the sleepers it takes are not all there."""
-        missing = (1 - np.array([each.share for each in self.leavers])) ** checks.count(width, "width")
-        return 1 - float(sum(np.prod(np.where(company, 1 - missing, missing)) for company in self.companies))
+        count = checks.count(width, "width")
+        return 1 - sum(_chance(company, self.leavers, count) for company in self.companies)
 
     def __str__(self) -> str:
         """The law in words."""
@@ -129,6 +131,12 @@ class Departure:
         return "\n".join(rows)
 
     __repr__ = __str__
+
+
+def _chance(company: tuple[bool, ...], kinds: Sequence[Leaver], width: int) -> float:
+    """The probability that just these kinds are there among so many neurons."""
+    missing = (1 - np.array([kind.share for kind in kinds])) ** width
+    return float(np.prod(np.where(company, 1 - missing, missing)))
 
 
 def _shown(bound: Bound) -> str:
@@ -190,10 +198,6 @@ def departure(
     companies: tuple[tuple[bool, ...], ...] = ()
     time, later, reason = np.inf, np.nan, _NO_GROWTH if not growing else _nobody(drawn, len(kinds))
     if kinds:
-        after = rival.time_of_fall(fall)
-        # Sizes at the escape fall with the scale, the escape comes later.
-        shift = np.array([2 * (kind.early_rate / escape_rate - 1) for kind in kinds])
-        later = 1 / escape_rate + rival.time_of_fall(fall, shift=shift) - after
         companies = tuple(
             company
             for company in itertools.product((False, True), repeat=len(kinds))
@@ -201,7 +205,14 @@ def departure(
         )
         needed = np.all(companies, axis=0) if companies else np.zeros(len(kinds), dtype=bool)
         kinds = [kind._replace(needed=bool(one)) for kind, one in zip(kinds, needed, strict=True)]
-        time, reason = escape_time + after, "" if np.isfinite(after) else reason
+    if companies:
+        # Those that a network of this width most probably has.
+        likely = np.array(max(companies, key=lambda company: _chance(company, kinds, neurons)))
+        after = rival.time_of_fall(fall, likely)
+        # Sizes at the escape fall with the scale, the escape comes later.
+        shift = np.array([2 * (kind.early_rate / escape_rate - 1) for kind in kinds])
+        later = 1 / escape_rate + rival.time_of_fall(fall, likely, shift) - after
+        time, reason = escape_time + after, ""
     return Departure(
         rate, growing, escape_rate, escape_time, rest.linear_map, rest.linear_loss, rest.loss, tuple(kinds), time,
         float(later) if np.isfinite(time) else np.nan, companies, scale, neurons, decay, rest.settled, drawn, reason,
