@@ -1,6 +1,7 @@
 """Phase diagrams of a sweep, as one would put them in a paper."""
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _ABOUT = ("state", "message", "level")
 _MOST_FACETS = 6
 _WIDTH, _HEIGHT = 3.4, 2.7
+_LETTERS = 15  # of a title, per inch
 
 
 def plot_sweep(
@@ -68,7 +70,8 @@ def plot_sweep(
                 if facet is not None:
                     value = whole[facet].to_numpy()[column]
                     axes.set_title(f"{whole[facet].attrs.get('long_name', facet)} = {value}", fontsize=7)
-        figure.suptitle(dataset.attrs.get("title", "") if title is None else title, fontsize=9)
+        named = str(dataset.attrs.get("title", "") if title is None else title)
+        figure.suptitle(textwrap.fill(named, int(_LETTERS * figure.get_figwidth())), fontsize=9)
     return figure
 
 
