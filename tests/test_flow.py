@@ -426,7 +426,7 @@ class TestDescent:
         ({"atol": -1}, "atol"),
         ({"weight_decay": -0.1}, "weight_decay"),
         ({"clock": "wall"}, "unknown clock"),
-        ({"clock": "loss"}, "logistic and exponential"),
+        ({"clock": "loss"}, "logistic, exponential and cross-entropy"),
         ({"until": 10**400}, "until"),
         ({"progress": 3}, "progress must be a function"),
         ({"save": 0}, "save"),
