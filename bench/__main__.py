@@ -80,6 +80,11 @@ def _measure(quick: bool, only: str | None) -> dict[str, Any]:
         from bench import _explorer
 
         results["explorer"] = _explorer.measure(quick)
+    if only in (None, "outputs"):
+        _need("torch")
+        from bench import _outputs
+
+        results["outputs"] = _outputs.measure(quick)
     if only in (None, "growth"):
         from bench import _growth
 
@@ -97,7 +102,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="extrapolate the descents from 500 of 10,000 steps")
     parser.add_argument(
         "--only",
-        choices=("figure3", "exact", "report", "paper", "explorer", "growth", "sweeps"),
+        choices=("figure3", "exact", "report", "paper", "outputs", "explorer", "growth", "sweeps"),
         help="measure one part only",
     )
     parser.add_argument(

@@ -14,6 +14,7 @@ MOST_REPORT = {"nothing_kept": 75.0, "kept": 30.0}  # seconds
 MOST_POWER = 1.0  # of the width that the cost may grow by
 MOST_EXACT_GROWTH = {"width": 50.0, "scale": 1.5}
 MOST_MEMORY = 1e9
+LEAST_OUTPUTS = {"digits": 5.0, "symmetric": 300.0}  # times PyTorch descent
 LEAST_TWO_WORKERS, MOST_OVERHEAD, MOST_SWEEP_MEMORY = 1.7, 0.10, 500e6
 MOST_PLANNING, MOST_FILES = 10.0, 10_000  # of a million cells
 # The explorer: milliseconds of a move, how much faster than descent, bytes of an answer, frames a second.
@@ -66,6 +67,10 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
         found.append(
             Expectation(f"explorer: {case}, frames a second", expected, f"{frames:.0f}", frames >= LEAST_FRAMES)
         )
+    for case, told in results.get("outputs", {}).items():
+        least = LEAST_OUTPUTS[case]
+        measured, met = f"{told['ratio']:.2f}×, by {told['method']}", told["ratio"] >= least
+        found.append(Expectation(f"several outputs: {case}, beside descent", f"at least {least:g}×", measured, met))
     for axis, grown in results.get("growth", {}).get("axes", {}).items():
         worst = max(grown["factors"])
         met = worst <= MOST_GROWTH * NOISE
