@@ -1,8 +1,8 @@
 """Several outputs: ten digits beside PyTorch at the largest stable rate, and a symmetric set with three outputs.
 
-**Digits**: both go to the same cross-entropy. The largest stable rate is the largest power of √2 at which the loss never
-rises on the whole way; it is searched for, and only the last run is timed. **Symmetric set**: as Figure 3, with a linear
-target of rank three; the papers' rate is the peer's, extrapolated from a part of its steps.
+**Digits**: both go to the same cross-entropy. The largest stable rate is the largest power of √2 at which the loss
+never rises on the whole way; it is searched for, and only the last run is timed. **Symmetric set**: as Figure 3, with
+a linear target of rank three; the papers' rate is the peer's, extrapolated from a part of its steps.
 """
 
 import math
