@@ -127,7 +127,7 @@ class Bench:
 
     def diagnose(self, view: View, tell: Tell) -> bytes:
         """The sentence of ``bf.diagnose`` for the view's data and network; by theory where that speaks."""
-        from biasfree.answers import diagnose
+        from biasfree.diagnosis import diagnose
 
         data = view.dataset(self._file)
         if view.loss == "exponential":
