@@ -151,8 +151,9 @@ def test_broken_data_end_with_a_sentence(name, monkeypatch, capsys, tmp_path, mo
     )
     assert words in told
     assert not (tmp_path / "o.json").exists()
-    # What inspect needs of data is that they can be read.
-    if not {"all inputs zero", "all targets zero", "numbers beyond squaring", "NPZ, several outputs"} & {name}:
+    # What inspect needs of data is that their inputs can be read.
+    fine = {"all inputs zero", "all targets zero", "numbers beyond squaring", "NPZ, several outputs", "NPZ, no targets"}
+    if name not in fine:
         run(monkeypatch, capsys, "inspect", model, "--data", str(tmp_path / file))
 
 

@@ -113,7 +113,7 @@ def outputs_at(function: object, inputs: np.ndarray) -> np.ndarray:
 def standard_error(values: Sequence[float | None]) -> float | None:
     """Of the mean over the draws; None if too few are there.
 
-    >>> standard_error([1.0, 2.0, 3.0]) == 1 / np.sqrt(3)
+    >>> standard_error([1.0, 2.0, 3.0]) == float(1 / np.sqrt(3))
     True
     """
     there = [value for value in values if value is not None and np.isfinite(value)]

@@ -125,6 +125,8 @@ class View:
                 given[name] = value
         if self.data == "linear-plus-sine":
             given["target"] = "linear_plus_sine"
+        if self.data == "digits":  # two of them: the explorer shows networks of one output
+            given["classes"] = (0, 1)
         return given
 
     def dataset(self, file: Dataset | None = None) -> Dataset:

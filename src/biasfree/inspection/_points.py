@@ -2,6 +2,7 @@
 
 import math
 import os
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,7 +142,7 @@ def _loaded(source: Path, ports: tuple[Port, ...]) -> Any:
                 return {port.name: found[port.name] for port in ports}
             if len(ports) == 1 and len(names) == 1:
                 return found[names[0]]
-    except (OSError, ValueError, EOFError, MemoryError) as error:
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         raise ValueError(f"cannot read {source.name}: it is not a file of plain arrays.") from error
     if len(ports) == 1:
         return datasets.load(source)

@@ -3,7 +3,6 @@
 import functools
 import inspect
 import math
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,14 +53,17 @@ _GENERATOR_LABELS = {
 }
 
 
+_READERS = ("load", "read", "from_table", "as_dataset", "builtin")  # these need more than arguments
+
+
 @functools.cache
 def generators() -> dict[str, Callable[..., Dataset]]:
     """Every function of ``biasfree.datasets`` that makes a data set from its arguments alone."""
     found = {}
     for name in datasets.__all__:
         function = getattr(datasets, name)
-        makes = inspect.isfunction(function) and typing.get_type_hints(function).get("return") is Dataset
-        if makes and name not in ("load", "builtin"):
+        makes = inspect.isfunction(function) and inspect.signature(function).return_annotation is Dataset
+        if makes and name not in _READERS:
             found[name] = function
     return found
 

@@ -80,7 +80,7 @@ def max_margin_classes(dataset: Dataset, norm: str = "nuclear") -> ClassMargin:
 
     >>> data = Dataset([[2.0, 0.0], [0.0, 2.0], [-1.0, -1.0]], ["a", "b", "c"], classes=True)
     >>> print(max_margin_classes(data, "frobenius"))
-    max margin 1.66667 in the frobenius norm: held by 3 of 3 samples
+    max margin 1.30931 in the frobenius norm: held by 3 of 3 samples
     """
     checks.one_of(norm, NORMS, "norm")
     targets = losses.get("cross-entropy").encoded(dataset.targets)
