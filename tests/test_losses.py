@@ -71,6 +71,8 @@ def test_cross_entropy_far_beyond_underflow(margin: float) -> None:
 
 def test_cross_entropy_takes_classes() -> None:
     np.testing.assert_array_equal(losses.get("cross-entropy").encoded(np.array([0.0, 2.0])), [[1, 0, 0], [0, 0, 1]])
+    with pytest.raises(ValueError, match="at most 10,000, got a class 1000000"):
+        losses.get("cross-entropy").encoded(np.array([0.0, 1e6]))
     np.testing.assert_allclose(losses.get("cross-entropy").initial_residual(np.array([[1.0, 0.0]])), [[0.5, -0.5]])
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 _SUMS_TO_ONE = 1e-9  # probabilities are given to that
+_MOST_CLASSES = 10_000  # more are numbers, not classes
 
 
 def one_hot(classes: Any, count: int | None = None) -> Float[np.ndarray, "samples classes"]:
@@ -25,7 +26,14 @@ def one_hot(classes: Any, count: int | None = None) -> Float[np.ndarray, "sample
             f"{', '.join(f'{value:g}' for value in wrong) or f'shape {given.shape}'}. "
             "Give the classes' names with Dataset(…, classes=…), or use loss='square' for regression."
         )
-    return np.eye(count)[whole]
+    if count > _MOST_CLASSES:
+        raise ValueError(
+            f"classes are numbered from 0 and at most {_MOST_CLASSES:,}, got a class {count - 1}. Number them "
+            "0, 1, …, or use loss='square' for regression."
+        )
+    rows = np.zeros((len(whole), count))
+    rows[np.arange(len(whole)), whole] = 1.0
+    return rows
 
 
 def check_probabilities(targets: Float[np.ndarray, "samples outputs"]) -> None:
