@@ -85,6 +85,10 @@ def _measure(quick: bool, only: str | None) -> dict[str, Any]:
         from bench import _outputs
 
         results["outputs"] = _outputs.measure(quick)
+    if only in (None, "imports"):
+        from bench import _imports
+
+        results["imports"] = _imports.measure(quick)
     if only in (None, "growth"):
         from bench import _growth
 
@@ -102,7 +106,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="extrapolate the descents from 500 of 10,000 steps")
     parser.add_argument(
         "--only",
-        choices=("figure3", "exact", "report", "paper", "outputs", "explorer", "growth", "sweeps"),
+        choices=("figure3", "exact", "report", "paper", "outputs", "explorer", "imports", "growth", "sweeps"),
         help="measure one part only",
     )
     parser.add_argument(

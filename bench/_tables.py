@@ -14,6 +14,7 @@ MOST_REPORT = {"nothing_kept": 75.0, "kept": 30.0}  # seconds
 MOST_POWER = 1.0  # of the width that the cost may grow by
 MOST_EXACT_GROWTH = {"width": 50.0, "scale": 1.5}
 MOST_MEMORY = 1e9
+MOST_IMPORT = {"import": 2.0, "help": 3.0}  # times numpy's
 LEAST_OUTPUTS = {"digits": 5.0, "symmetric": 300.0}  # times PyTorch descent
 LEAST_TWO_WORKERS, MOST_OVERHEAD, MOST_SWEEP_MEMORY = 1.7, 0.10, 500e6
 MOST_PLANNING, MOST_FILES = 10.0, 10_000  # of a million cells
@@ -71,6 +72,10 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
         least = LEAST_OUTPUTS[case]
         measured, met = f"{told['ratio']:.2f}×, by {told['method']}", told["ratio"] >= least
         found.append(Expectation(f"several outputs: {case}, beside descent", f"at least {least:g}×", measured, met))
+    if "imports" in results:
+        for what, most in MOST_IMPORT.items():
+            name = {"import": "import biasfree", "help": "biasfree --help"}[what]
+            found.append(_at_most(f"{name}, beside import numpy", most, results["imports"][what], "×"))
     for axis, grown in results.get("growth", {}).get("axes", {}).items():
         worst = max(grown["factors"])
         met = worst <= MOST_GROWTH * NOISE

@@ -115,4 +115,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *_MODULES})
+    return [*__all__, "__version__"]
