@@ -8,7 +8,7 @@ ifneq ($(shell $(RUN)python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(ab
 $(shell rm -rf $(VENV))
 endif
 
-.PHONY: report explore test test-slow test-torch check bench sweeps format clean
+.PHONY: report explore test test-slow test-torch check bench sweeps dist smoke format clean
 
 report: $(VENV)/ready
 	$(RUN)biasfree reproduce --out report
@@ -43,6 +43,18 @@ sweeps: $(VENV)/ready
 	  $(RUN)biasfree sweep $$plan --workers 2 --folder .cache/sweeps/$$plan.runs --out .cache/sweeps/$$plan.nc \
 	    --plot docs/sweep-$$plan.png || exit 1; \
 	done
+
+# The wheel is built from the source distribution; timestamps are fixed, so the bytes depend on the files alone.
+dist: $(VENV)/ready
+	rm -rf dist
+	$(RUN)python -m build --no-isolation --outdir dist
+
+# The wheel in a fresh environment outside the checkout: every command, and the README's examples.
+smoke: dist
+	set -e; folder=$$(mktemp -d); trap 'rm -rf $$folder' EXIT; \
+	$(PYTHON) -m venv $$folder/venv; \
+	$$folder/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl; \
+	cp tests/smoke.py README.md $$folder; cd $$folder; venv/bin/python smoke.py README.md
 
 format: $(VENV)/ready
 	$(RUN)ruff check --fix .

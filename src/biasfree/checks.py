@@ -1,6 +1,7 @@
 """Bad input gets one sentence: the rule, the value received, the way out."""
 
 import difflib
+import importlib.util
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -53,6 +54,17 @@ def seed(value: Any) -> int | np.random.Generator:
 def seed_name(value: int | np.random.Generator) -> int | str:
     """What a result's origin says of a seed."""
     return "a numpy Generator" if isinstance(value, np.random.Generator) else int(value)
+
+
+def installed(*packages: str, extra: str, what: str, remedy: str = "") -> None:
+    """Raise ValueError that says what to install if one of the packages of an optional extra is missing."""
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise ValueError(
+            f"{what} needs {' and '.join(missing)}, which {verb} not installed. "
+            f"Install: pip install 'biasfree[{extra}]'.{_then(remedy)}"
+        )
 
 
 def one_of(value: str, options: Iterable[str], what: str) -> str:

@@ -146,17 +146,15 @@ def _columns(arrays: dict[str, np.ndarray], source: Source) -> "pd.DataFrame":
 
 
 def _parquet(source: Source) -> "pd.DataFrame":
+    checks.installed("pyarrow", extra="parquet", what="reading Parquet")
     import pandas as pd
+    from pyarrow.parquet import ParquetFile
 
     try:
-        from pyarrow.parquet import ParquetFile
-
         told = ParquetFile(source.opened()).metadata
         declared = 8 * told.num_rows * told.num_columns
         if declared <= max(LARGE, PACKED * source.size):
             return pd.read_parquet(source.opened()).rename(columns=str)
-    except ImportError as error:
-        raise ValueError("reading Parquet needs pyarrow. Install it: pip install 'biasfree[parquet]'.") from error
     except Exception as error:  # pyarrow raises many kinds of error on broken files
         raise ValueError(f"cannot read {source.name} as Parquet: {_first_line(error)}.") from error
     raise ValueError(f"cannot read {source.name} as Parquet: {source.bomb(declared)} Save it as NPZ, with np.savez.")

@@ -6,6 +6,8 @@ import threading
 import webbrowser
 from collections.abc import Callable, Sequence
 
+from biasfree import checks
+
 HOST = "127.0.0.1"
 
 
@@ -33,15 +35,11 @@ def serve(
     Raises:
         ValueError: the port is taken, or the packages of the extra ``explore`` are missing.
     """
-    try:
-        import plotly  # noqa: F401
-        import uvicorn
+    checks.installed("plotly", "starlette", "uvicorn", extra="explore", what="the explorer")
+    import uvicorn
 
-        from biasfree.explorer._server import application
-    except ImportError as error:
-        raise ValueError(
-            f"the explorer needs {error.name}, which is not installed. Install it: pip install 'biasfree[explore]'."
-        ) from error
+    from biasfree.explorer._server import application
+
     listening = _listening(port)
     port = listening.getsockname()[1]
     address = f"http://{HOST}:{port}/" + (f"#{fragment}" if fragment else "")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from biasfree import checks
 from biasfree.models import _onnx_operators as operators
 from biasfree.models._folding import folded
 from biasfree.models._graph import Graph, Port
@@ -27,6 +28,7 @@ def read_onnx(source: Path) -> Graph:
     Raises:
         ValueError: a broken file, one beyond our limits, or one of whose beginning nothing can be read.
     """
+    checks.installed("onnx", extra="onnx", what="reading ONNX")
     size = source.stat().st_size
     if size > _MOST_BYTES:
         raise ValueError(f"cannot read {source.name}: {size:,} bytes are more than the {_MOST_BYTES:,} we take in.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biasfree import files
+from biasfree import checks, files
 
 if TYPE_CHECKING:
     from biasfree.models._layers import Layers
@@ -18,6 +18,7 @@ def write_onnx(layers: "Layers", target: Path) -> None:
 
     Slopes other than 0 are written as PRelu: that of LeakyRelu is a float32 in the format.
     """
+    checks.installed("onnx", extra="onnx", what="writing ONNX")
     from onnx import TensorProto, checker, helper, numpy_helper, save
 
     nodes, stored, current = [], [], "x"

@@ -4,7 +4,6 @@ torch is imported only where a module is given, which has imported it, or where 
 is found is compared with the module's own outputs on random inputs, so that a wrong reading is found out.
 """
 
-import importlib.util
 import pickle
 import zipfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from biasfree import checks
 from biasfree.models import _operations as ops
 from biasfree.models import _torch_rules as rules
 from biasfree.models._folding import folded
@@ -22,6 +22,7 @@ from biasfree.models._safetensors import layers_of
 _MOST_BYTES = 2**28
 _PROBES = 8
 _OPEN_SIZE = 16
+_WITHOUT_TORCH = "Or save the weights with safetensors, or export the network to ONNX."
 _ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
@@ -39,8 +40,7 @@ def read_state(source: Path, slope: float | None, otherwise: str) -> Layers:
     Raises:
         ValueError: no torch here, anything but tensors in the file, tensors that are no chain.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise ValueError(f"{source.name} is a pickle and is read only where torch is installed: {otherwise}")
+    checks.installed("torch", extra="torch", what=f"reading {source.name}", remedy=_WITHOUT_TORCH)
     try:
         with zipfile.ZipFile(source) as archive:
             declared = sum(member.file_size for member in archive.infolist())

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from biasfree import checks
 from biasfree.sweeps._worker import BATCH_SECONDS, Cells, Finished, OtherNumericsError, Spec, keep_compiled_here, work
 
 _MOST_IN_BATCH = 20_000
@@ -198,11 +199,10 @@ def engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
     if scheduler is None and (workers is None or workers == 1):
         yield Here()
         return
-    try:
-        import dask
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise ValueError("several workers need Dask: pip install 'biasfree[cluster]'.") from error
+    checks.installed("distributed", extra="cluster", what="a sweep by several workers")
+    import dask
+    from distributed import Client, LocalCluster
+
     if scheduler is not None:
         try:
             client = Client(scheduler, timeout=_NO_ANSWER, set_as_default=False)
