@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -22,6 +24,7 @@ def test_first_example_runs_and_prints_its_card(tmp_path, capsys, monkeypatch) -
             assert line in printed
 
 
+@pytest.mark.slow  # every example also runs in `make smoke`, by the wheel, which is part of .ci/run
 def test_other_examples_run() -> None:
     import biasfree
 

@@ -179,12 +179,12 @@ def _direction(start: Network) -> tuple[np.ndarray, float]:
 class TestManyRandomProblems:
     """Dimension 1–5, samples 1–12, width 1–30, scale 1e-12…1, any slope, three losses, decay, both clocks."""
 
-    @pytest.mark.parametrize("first", range(0, 300, 100))
+    @pytest.mark.parametrize("first", [0])
     def test_none_fails(self, first: int) -> None:
         self._run(range(first, first + 100))
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("first", range(300, 2000, 100))
+    @pytest.mark.parametrize("first", range(100, 2000, 100))
     def test_none_of_two_thousand_fails(self, first: int) -> None:
         self._run(range(first, first + 100))
 

@@ -10,11 +10,11 @@ SLOPES = (0.0, 0.2, 0.4, 0.6, 0.8)
 LINEAR_TIME = 250.0
 
 
-def draw(seed: int) -> tuple[bf.Dataset, bf.Network]:
+def draw(seed: int, width: int = 500) -> tuple[bf.Dataset, bf.Network]:
     """One generator for inputs, teacher, W1, W2, in this order."""
     rng = np.random.default_rng(seed)
     data = bf.datasets.symmetric_gaussian(target="linear_plus_sine", seed=rng)
-    return data, bf.Network.init([20, 500, 1], 1.0, 1e-8, rng)
+    return data, bf.Network.init([20, width, 1], 1.0, 1e-8, rng)
 
 
 def predicted_error(network: bf.Network, data: bf.Dataset) -> float:
@@ -63,9 +63,10 @@ def test_five_seeds_and_all_slopes(seed: int) -> None:
     check(seed, SLOPES)
 
 
-def test_default_tolerance_is_within_1e_5_of_a_tight_run() -> None:
+@pytest.mark.parametrize("width", [30, pytest.param(500, marks=pytest.mark.slow)])
+def test_default_tolerance_is_within_1e_5_of_a_tight_run(width: int) -> None:
     """The loss curve of the α = 0 run against rtol = 1e-10, at times through the drop."""
-    data, network = draw(0)
+    data, network = draw(0, width)
     start, times = relu_twin(network, 0.0), np.linspace(0, 40, 41)
     plain, tight = (
         bf.gradient_flow(start, data, until=40.0, save=times, rtol=rtol, method=method)

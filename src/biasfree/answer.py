@@ -98,7 +98,9 @@ class Answer(ABC):
 
         return report.answer_text(self)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        """One line; ``print`` shows the whole."""
+        return f"{type(self).__name__}({self.title}: {self.headline})"
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -11,10 +11,11 @@ from jaxtyping import Float, Int
 
 from biasfree import checks
 from biasfree.classes import check_probabilities, one_hot
+from biasfree.shown import Shown
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class Dataset:
+class Dataset(Shown):
     """Inputs and targets, frozen.
 
     Attributes:

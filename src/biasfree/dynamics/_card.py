@@ -39,6 +39,16 @@ def card(trajectory: "Trajectory") -> str:
     return "\n".join(["Trajectory", *(f"  {name:<9}{text}" for name, text in rows)])
 
 
+def line(trajectory: "Trajectory") -> str:
+    """The run in one line."""
+    axis, loss = _axis(trajectory), trajectory.settings["loss"]
+    fall = f"{loss} loss {_level(trajectory, 0, 3)} → {_level(trajectory, -1, 3)}"
+    return (
+        f"Trajectory({trajectory.template} on {trajectory.dataset.name}: {fall} at {axis} = "
+        f"{trajectory.times[-1]:g}, {trajectory.status.name})"
+    )
+
+
 def summary(trajectory: "Trajectory") -> dict[str, Any]:
     """The card as plain numbers and strings, ready for JSON; what is not finite is None."""
     result = {
@@ -102,10 +112,10 @@ def _axis(trajectory: "Trajectory") -> str:
     return "t" if trajectory.settings["clock"] == "time" else "s"
 
 
-def _level(trajectory: "Trajectory", index: int) -> str:
+def _level(trajectory: "Trajectory", index: int, digits: int = 6) -> str:
     log_loss = trajectory.log_losses[index]
     told = log_loss > _UNDERFLOW or not math.isfinite(log_loss)
-    return f"{trajectory.losses[index]:.6g}" if told else f"10^{log_loss / math.log(10):.1f}"
+    return f"{trajectory.losses[index]:.{digits}g}" if told else f"10^{log_loss / math.log(10):.1f}"
 
 
 def _gauge(value: float) -> str:

@@ -20,6 +20,7 @@ from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
 from biasfree.networks import Network
 from biasfree.provenance import environment
+from biasfree.shown import Shown
 from biasfree.switching import Switches
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _LARGEST_LOG = 700.0  # e^700 is a number
 
 
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class Trajectory(Shown):
     """Saved networks of one run with their times and losses, and everything needed to judge and repeat it.
 
     Attributes:
@@ -281,7 +282,9 @@ class Trajectory:
         """A card: what ran, how it was integrated, how accurate it is, how it ended."""
         return _card.card(self)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        """One line; ``print`` shows the card."""
+        return _card.line(self)
 
 
 def _number(gauge: float) -> float:

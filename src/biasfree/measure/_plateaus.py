@@ -21,6 +21,7 @@ from biasfree.measure._ending import ending
 from biasfree.measure._linearity import linearity
 from biasfree.measure._reasons import NOT_TOLD, Reason, reason
 from biasfree.networks import Network
+from biasfree.shown import Shown
 from biasfree.theory import Gathering, _point_losses
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Plateau:
 
 
 @dataclass(frozen=True, eq=False)
-class Plateaus:
+class Plateaus(Shown):
     """All plateaus of a run, in order of time; a sequence.
 
     Attributes:
@@ -146,7 +147,10 @@ class Plateaus:
         """A story to be read aloud."""
         return _story.story(self)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        """One line; ``print`` tells the story."""
+        levels = ", ".join(f"{level:.3g}" for level in self.levels) or "none"
+        return f"Plateaus({self.subject}: losses {levels})"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain numbers and strings, ready for JSON; what is not finite is None."""

@@ -20,10 +20,11 @@ from jaxtyping import Array, Float
 from biasfree import checks, files
 from biasfree.networks import _start
 from biasfree.networks._forward import Architecture, forward
+from biasfree.shown import Shown
 
 
 @jax.tree_util.register_pytree_with_keys_class
-class Network:
+class Network(Shown):
     """A bias-free network: weights ``(W1, …, WL)``, slope α and architecture. Immutable, a pytree.
 
     Args:

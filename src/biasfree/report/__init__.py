@@ -3,8 +3,10 @@
 from biasfree.report._animation import animate
 from biasfree.report._answer import PICTURES, answer_html, answer_json, answer_text, draw, write_answer
 from biasfree.report._course_plot import plot_courses
+from biasfree.report._notebook import notebook_html, plot
 from biasfree.report._outcomes import Outcome, Request, write_json
 from biasfree.report._page import write_page
+from biasfree.report._planes import output_map, plot_dataset, plot_network, plot_neurons
 from biasfree.report._plateau_plot import plot_plateaus
 from biasfree.report._plots import plot_loss, save_figure
 from biasfree.report._progress import progress_bar
@@ -23,8 +25,14 @@ __all__ = [
     "answer_json",
     "answer_text",
     "draw",
+    "notebook_html",
+    "output_map",
+    "plot",
     "plot_courses",
+    "plot_dataset",
     "plot_loss",
+    "plot_network",
+    "plot_neurons",
     "plot_plateaus",
     "plot_sweep",
     "progress_bar",

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 
 from biasfree import checks, files
 from biasfree.dynamics import Trajectory
+from biasfree.report._planes import neuron_colours, plane_of
 from biasfree.report._plots import COLOURS, STYLE
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class _Frame:
     def __init__(self, figure: "Figure", run: Trajectory, chosen: np.ndarray) -> None:
         data = run.dataset
         self.run, self.chosen = run, chosen
-        plane, names = _plane(data.inputs)
+        plane, names = plane_of(data.inputs)
         points = data.inputs @ plane.T
         seen = np.random.default_rng(0).permutation(len(points))[:_SAMPLES]
         # Beyond what is far out for most samples nothing is shown.
@@ -127,27 +128,9 @@ class _Frame:
         self.map.set_data(np.asarray(network(self.grid)).reshape(_GRID, _GRID))
         rows = np.asarray(network.weights[0]) @ self.plane.T
         self.neurons.set_offsets(rows)
-        self.neurons.set_color(self._signs(network))
+        self.neurons.set_color(neuron_colours(network))
         reach = 1.1 * max(float(np.abs(rows).max()), 1e-12)
         self.middle.set(xlim=(-reach, reach), ylim=(-reach, reach))
         self.now.set_data([self.run.times[at]], [self.run.losses[at]])
         self.title.set_text(f"$t$ = {self.run.times[at]:.3g}")
         return self.map, self.neurons, self.now, self.title
-
-    @staticmethod
-    def _signs(network: Any) -> list[str]:
-        """Of two layers, red neurons raise the output and blue ones lower it; of more, all are grey."""
-        if network.depth != 2:
-            return ["grey"] * network.widths[1]
-        return [COLOURS[1] if sign > 0 else COLOURS[0] for sign in np.asarray(network.weights[1])[0]]
-
-
-def _plane(inputs: np.ndarray) -> tuple[Float[np.ndarray, "2 dim"], tuple[str, str]]:
-    """Two orthonormal directions to look along, and their names."""
-    dim = inputs.shape[1]
-    if dim == 1:
-        return np.array([[1.0], [0.0]]), ("$x$", "")
-    if dim == 2:
-        return np.eye(2), ("$x_1$", "$x_2$")
-    axes = np.linalg.svd(inputs.T @ inputs)[2][:2]
-    return axes, ("1st direction", "2nd direction")

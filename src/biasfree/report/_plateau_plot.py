@@ -7,6 +7,7 @@ import numpy as np
 
 from biasfree.dynamics import Trajectory
 from biasfree.measure import Plateau, Plateaus, plateaus
+from biasfree.report._planes import draw_map
 from biasfree.report._plots import COLOURS, STYLE
 
 if TYPE_CHECKING:
@@ -75,26 +76,11 @@ def _at(run: Trajectory, each: Plateau) -> Any:
 
 def _map(axes: Any, run: Trajectory, each: Plateau) -> None:
     """The output on a square around the samples, with the active directions as arrows."""
-    data = run.dataset
-    half = 1.25 * float(np.abs(data.inputs).max())
-    axis = np.linspace(-half, half, 81)
-    grid = np.stack(np.meshgrid(axis, axis), axis=-1)
-    outputs = np.asarray(_at(run, each)(grid))
-    # One scale for all maps: a network that is still asleep is blank.
-    size = float(np.abs(data.targets).max()) or 1.0
-    axes.pcolormesh(axis, axis, outputs, cmap="RdBu_r", vmin=-size, vmax=size, rasterized=True, shading="auto")
-    axes.scatter(
-        *data.inputs.T, c=data.targets, cmap="RdBu_r", vmin=-size, vmax=size, s=12, edgecolors="black", linewidths=0.5
-    )
+    draw_map(axes, _at(run, each), run.dataset)
+    length = 0.7 * axes.get_xlim()[1]
     for one in each.directions if each.growth is not None else ():
-        axes.annotate(
-            "", 0.7 * half * one.direction, (0, 0), arrowprops={"arrowstyle": "->", "lw": 0.9, "color": "black"}
-        )
-    axes.set_xlim(-half, half)
-    axes.set_ylim(-half, half)
-    axes.set_aspect("equal")
-    axes.set_xticks([])
-    axes.set_yticks([])
+        axes.annotate("", length * one.direction, (0, 0), arrowprops={"arrowstyle": "->", "lw": 0.9, "color": "black"})
+    axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
 
 
 def _directions(axes: Any, run: Trajectory, each: Plateau) -> None:

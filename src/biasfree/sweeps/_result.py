@@ -131,7 +131,17 @@ class Sweep:
                 )
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        """One line; ``print`` shows the card."""
+        told = self.summary()
+        axes = " × ".join(f"{name} {size}" for name, size in told["axes"].items())
+        return f"Sweep({told['title'] + ': ' if told['title'] else ''}{axes}, {told['runs']:,} runs)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from biasfree import report
+
+        return report.notebook_html(self)
 
 
 def assembled(plan: Plan, fine: Sequence[Sequence[Any]], table: Table, tally: Tally, folder: Path | None) -> Sweep:
