@@ -37,7 +37,7 @@ def test_diabetes_needs_its_bias() -> None:
     first, intercept_loss = 0.5 * np.mean(targets**2), 0.5 * np.mean((targets - with_intercept) ** 2)
     assert found.solution.loss > 0.85 * first
     assert intercept_loss < 0.15 * first
-    # The verdict's number, and what it means: the foretold course ends below the best linear map *with* an intercept.
+    # The verdict's number, and what it means: the predicted course ends below the best linear map *with* an intercept.
     assert found.forecasts[0].nonlinearity > 0.5
     assert found.forecasts[0].losses[-1] < intercept_loss
     assert found.floor.with_bias == 0

@@ -94,12 +94,12 @@ def test_eq_12_is_the_gradient_of_a_linear_network(outputs) -> None:
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4, 5])
-def test_eq_42_is_the_gradient_only_when_mended(depth) -> None:
+def test_eq_42_is_the_gradient_only_when_corrected(depth) -> None:
     network = bf.Network.aligned_relu(widths(depth), 0.8, seed=depth)
     expected = gradient(network, DATA)
-    mended, printed = (eq_42_velocity(network, DATA.covariance, DATA.correlation, printed=p) for p in (False, True))
+    corrected, printed = (eq_42_velocity(network, DATA.covariance, DATA.correlation, printed=p) for p in (False, True))
     for layer in range(depth):
-        assert relative(mended[layer], expected[layer]) < 1e-13
+        assert relative(corrected[layer], expected[layer]) < 1e-13
         # The printed one fills the empty blocks of the middle layers: as much again as there should be.
         error = relative(printed[layer], expected[layer])
         assert error == pytest.approx(1.0 if 0 < layer < depth - 1 else 0.0, abs=1e-13)

@@ -7,8 +7,8 @@ from biasfree.dynamics._pieces import Counts, Piece
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
 
-# So many attempts that come less than this part of the way are no way at all: the end is 10¹² attempts off.
-_PATIENCE, _HARDLY = 20_000, 1e-8
+# After so many attempts that made less than this share of the way the run is given up: its end is 10¹² attempts off.
+_PATIENCE, _LEAST_SHARE = 20_000, 1e-8
 
 
 def ended(piece: Piece, counts: Counts, plan: Plan) -> Status | None:
@@ -19,7 +19,7 @@ def ended(piece: Piece, counts: Counts, plan: Plan) -> Status | None:
         return _status.reached(plan.axis, plan.until)
     attempts = counts.accepted + counts.rejected
     made, whole = piece.end - plan.start, plan.until - plan.start
-    if attempts >= _PATIENCE and math.isfinite(whole) and made < _HARDLY * whole:
+    if attempts >= _PATIENCE and math.isfinite(whole) and made < _LEAST_SHARE * whole:
         return _status.out_of_reach(plan.axis, piece.end, plan.until)
     if attempts >= plan.max_steps:
         return _status.out_of_steps(plan.axis, piece.end, plan.max_steps)

@@ -68,16 +68,16 @@ def reproduce(
     modules.sort(key=lambda task: studies.rank_by_length(task[0]))
     failures: list[str] = []
 
-    def heard(study: str, state: str, failure: str = "") -> None:
+    def report(study: str, state: str, failure: str = "") -> None:
         tell(study, state)
         if failure:
             failures.append(failure)
 
     if workers is None:
         for module, ids in modules:
-            run_module(module, ids, str(folder), request, heard)
+            run_module(module, ids, str(folder), request, report)
     else:
-        workers.run([(module, ids, str(folder), request) for module, ids in modules], heard)
+        workers.run([(module, ids, str(folder), request) for module, ids in modules], report)
     for study in chosen:
         if study.id not in done:
             outcome = _outcomes.stored(folder, study.id, request.key)
@@ -149,7 +149,7 @@ class Workers:
                 del os.environ[name]
 
     def run(self, tasks: Sequence[tuple[str, Sequence[str], str, Request]], tell: Callable[..., None]) -> None:
-        """Have all tasks done, and tell what is heard of them."""
+        """Have all tasks done; ``tell`` is called with what they report."""
         for task in (*tasks, *[None] * len(self._processes)):
             self._tasks.put(task)
         while any(process.is_alive() for process in self._processes) or not self._news.empty():

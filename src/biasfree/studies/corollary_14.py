@@ -24,10 +24,10 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
             return theory.linear_loss(theory.closed_form(TIMES, data.correlation, direction, norm, slope), data)
 
         # ``closed_form`` scales the network's own norm to its linear twin's; the printed text leaves that out.
-        mended, printed = predicted(NORM), predicted(NORM * theory.weight_factor(slope))
-        gaps.append(np.abs(mended - flow.losses).max())
+        corrected, printed = predicted(NORM), predicted(NORM * theory.weight_factor(slope))
+        gaps.append(np.abs(corrected - flow.losses).max())
         printed_gaps.append(np.abs(printed - flow.losses).max())
-        curves[f"{slope:g}"] = np.array([flow.losses, mended, printed])
+        curves[f"{slope:g}"] = np.array([flow.losses, corrected, printed])
     return Result(
         measured={
             "largest difference of loss": float(max(gaps)),

@@ -11,7 +11,7 @@ from biasfree.studies._velocity import velocity
 def run(seed: int, quick: bool, protocol: str) -> Result:
     """Mended and printed right sides beside the gradient, layer by layer, at several depths."""
     data = small_set(seed)
-    mended, outer, middle, linear = [], [], [], []
+    corrected, outer, middle, linear = [], [], [], []
 
     def errors(found: tuple[np.ndarray, ...], gradient: list[np.ndarray]) -> list[float]:
         return [float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(found, gradient, strict=True)]
@@ -20,7 +20,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     for depth in depths:
         network = Network.aligned_relu([DIM, *[WIDTH] * (depth - 1), 1], 0.8, seed)
         gradient, moments = velocity(network, data), (data.covariance, data.correlation)
-        mended += errors(theory.eq_42_velocity(network, *moments), gradient)
+        corrected += errors(theory.eq_42_velocity(network, *moments), gradient)
         first, *between, last = errors(theory.eq_42_velocity(network, *moments, printed=True), gradient)
         outer += [first, last]
         middle += between
@@ -28,13 +28,13 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
         linear += errors(theory.eq_12_velocity(twin, *moments), velocity(twin, data))
     return Result(
         {
-            "mended, largest relative error": max(mended),
+            "corrected, largest relative error": max(corrected),
             "printed, first and last layers": max(outer),
             "printed, middle layers": min(middle),
             "Eq. 12, linear networks": max(linear),
         },
         {
-            "mended, largest relative error": at_most(1e-12),
+            "corrected, largest relative error": at_most(1e-12),
             "printed, first and last layers": at_most(1e-12),
             # The full r_l r_{l−1}ᵀ has twice the squared norm of its two blocks of one sign.
             "printed, middle layers": near(1.0, relative=1e-9),

@@ -32,13 +32,13 @@ class Runs:
     Attributes:
         linear, relu: the runs, from the same weights.
         begun: index of the first saved time at which the ReLU network has lost 1 % of its loss.
-        foretold: both steps of its loss as told by its first weights.
+        predicted: both steps of its loss, predicted from its first weights.
     """
 
     linear: bf.Trajectory
     relu: bf.Trajectory
     begun: int
-    foretold: theory.DeepStaircase
+    predicted: theory.DeepStaircase
 
     @property
     def data(self) -> bf.Dataset:
@@ -78,13 +78,13 @@ def runs(seed: int, quick: bool, protocol: str) -> Runs:
     data = bf.datasets.symmetric_gaussian(dim, pairs, "linear", seed=seed)
     start = bf.Network.init([dim, width, width, 1], 0.0, QUICK_SCALE if quick else SCALE, seed)
     paths = theory.sign_paths(start, data.correlation, "overlap")
-    foretold = theory.deep_staircase(paths, data.covariance, data.correlation)
+    predicted = theory.deep_staircase(paths, data.covariance, data.correlation)
     # Small weights take their time: three times what it takes the second path to be learned is enough.
-    end = 3 * float(foretold.times[1]) if quick else END
+    end = 3 * float(predicted.times[1]) if quick else END
 
     def trained(network: bf.Network) -> bf.Trajectory:
         if protocol == "paper":
-            steps, drops = round(end / RATE), round(1.2 * float(foretold.times[1]) / RATE)
+            steps, drops = round(end / RATE), round(1.2 * float(predicted.times[1]) / RATE)
             save = np.unique([*range(0, min(drops, steps), max(1, drops // 800)), steps])
             return bf.gradient_descent(network, data, learning_rate=RATE, steps=steps, save=save)
         method = "tsit5" if quick else "bosh3"
@@ -93,7 +93,7 @@ def runs(seed: int, quick: bool, protocol: str) -> Runs:
 
     relu = trained(start)
     begun = int(np.argmax(relu.losses < 0.99 * relu.losses[0]))
-    return Runs(trained(start.with_slope(1.0)), relu, begun, foretold)
+    return Runs(trained(start.with_slope(1.0)), relu, begun, predicted)
 
 
 def equations(seed: int, quick: bool, protocol: str) -> Result:
@@ -159,8 +159,8 @@ def figure(seed: int, quick: bool, protocol: str) -> Result:
     fine = np.linspace(0, float(steps.spans[1, 2]), 2000)
     curve = theory.two_path_flow(fine, *moments, paths).excess_losses
     first = float(relu.losses[0])
-    found = passing_times(relu.times[these.begun :], relu.losses[these.begun :], first) - read
-    told = passing_times(fine, curve, first)
+    measured = passing_times(relu.times[these.begun :], relu.losses[these.begun :], first) - read
+    predicted = passing_times(fine, curve, first)
     # Of the end result keep only the neurons that answer to +r.
     positive = fits["ReLU"].neurons[0] > 0
     into, *onwards = ends["ReLU"].weights
@@ -172,12 +172,12 @@ def figure(seed: int, quick: bool, protocol: str) -> Result:
     return Result(
         {
             "loss with one path alone ÷ first loss": float(rest) / first,
-            "times of the two drops, largest error": float(np.abs(found / told - 1).max()),
+            "times of the two drops, largest error": float(np.abs(measured / predicted - 1).max()),
             "norm of a layer, ReLU ÷ linear": float(fits["ReLU"].norm / fits["linear"].norm),
             "first drop": float(times[0]),
             "second drop": float(times[1]),
-            "first drop as told by the start": float(these.foretold.times[0]),
-            "second drop as told by the start": float(these.foretold.times[1]),
+            "first drop, predicted from the start": float(these.predicted.times[0]),
+            "second drop, predicted from the start": float(these.predicted.times[1]),
             "loss midway between the drops ÷ first loss": float(middle) / first,
             "predicted wait between the drops": steps.wait,
         },
@@ -199,7 +199,7 @@ def figure(seed: int, quick: bool, protocol: str) -> Result:
                 name: np.array([run.times, run.losses]) for name, run in (("linear", these.linear), ("ReLU", relu))
             },
             "predicted": np.array([read + fine, curve]),
-            "foretold": these.foretold.times,
+            "predicted_at_start": these.predicted.times,
             "levels": steps.levels,
         },
         settings=these.settings,

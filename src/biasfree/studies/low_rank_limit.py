@@ -93,7 +93,7 @@ def rank_one_limit(seed: int, quick: bool, protocol: str) -> Result:
         {
             "(‖W‖_F² − ‖W‖₂²)/D, largest": max(filled),
             "exponent of 1 − ‖W‖₂/‖W‖_F in ln 1/L": farthest(exponents, exponent),
-            "1 − ‖W‖₂/‖W‖_F at the end ÷ foretold at a tenth of ln 1/L": farthest(ratios, 1.0),
+            "1 − ‖W‖₂/‖W‖_F at the end ÷ predicted at a tenth of ln 1/L": farthest(ratios, 1.0),
             "‖W‖₂/‖W‖_F at L = 1e-5, smallest": min(1 - float(np.interp(5, decades, shortfalls[k])) for k in linear),
             "‖W‖₂/‖W‖_F at the end, smallest": min(1 - float(shortfalls[k][-1]) for k in linear),
             "log₁₀ L at the end": -float(decades[-1]),
@@ -104,7 +104,7 @@ def rank_one_limit(seed: int, quick: bool, protocol: str) -> Result:
             "(‖W‖_F² − ‖W‖₂²)/D, largest": at_most(1 + SMOOTH),
             # The law's next order is smaller by ‖W‖⁻², some per cent at a tenth of ln 1/L.
             "exponent of 1 − ‖W‖₂/‖W‖_F in ln 1/L": near(exponent, relative=0.05),
-            "1 − ‖W‖₂/‖W‖_F at the end ÷ foretold at a tenth of ln 1/L": near(1.0, relative=0.02),
+            "1 − ‖W‖₂/‖W‖_F at the end ÷ predicted at a tenth of ln 1/L": near(1.0, relative=0.02),
         },
         why="The limit is real and slow. What a layer has beyond rank one, ‖W‖_F² − ‖W‖₂², never exceeds Ji & "
         "Telgarsky's D, which the start fixes, while its norm grows like (ln 1/L)^(1/depth): 1 − ‖W‖₂/‖W‖_F falls as "

@@ -37,7 +37,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     strength = float(np.linalg.norm(data.correlation))
     tilt = rng.normal(size=DIM)
     direction = data.correlation / strength + tilt / np.linalg.norm(tilt)
-    gaps, unmended, forms, twins, curves = [], [], [], [], {}
+    gaps, uncorrected, forms, twins, curves = [], [], [], [], {}
     depths = (3,) if quick else (3, 4)
     for depth in depths:
         widths = [DIM, *[WIDTH] * (depth - 1), 1]
@@ -51,7 +51,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
         linear = bf.Network.aligned_linear(widths, NORM / theory.weight_factor(0.0), seed, direction)
         twin = tight_flow(linear, data, theory.linear_time(times, 0.0), stop=UNREACHED)
         twins.append(difference(full, twin, data))
-        unmended.append(difference(full, twin, data, late=2))
+        uncorrected.append(difference(full, twin, data, late=2))
         curves[str(depth)] = {
             "times": times,
             "loss": np.array([full.losses, reduced.excess_losses]),
@@ -72,7 +72,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
             "weights beside the two equations, largest difference": max(gaps),
             "residual of Eq. 40 on the way": max(forms),
             "beside the linear network at half the time, largest difference of outputs": max(twins),
-            "beside the linear network at the same time, largest difference of outputs": min(unmended),
+            "beside the linear network at the same time, largest difference of outputs": min(uncorrected),
             "residual of Eq. 40 after a perturbation of 0.001, at the start": float(beside[0]),
             "residual of Eq. 40 after a perturbation of 0.001, at worst": float(beside.max()),
             "residual of Eq. 40 after a perturbation of 0.001, in the end": float(beside[-1]),

@@ -44,7 +44,7 @@ class BestLoss:
             for ever.
         per_sample: each sample's own share; their mean is ``loss``.
         linear_map: the minimiser's linear map w (two layers and linear networks), shape (dim,) or (outputs, dim).
-        samples_off: indices of the samples that pay, the dearest first.
+        samples_off: indices of the samples that are not fitted, the worst first.
         gap: no network is below ``loss − gap``, proved by a dual solution; 0 for the square loss, which is solved in
         closed
             form, and None where there is no such proof (logistic and exponential loss).
@@ -63,7 +63,7 @@ class BestLoss:
 
     @property
     def samples_off(self) -> np.ndarray:
-        """Samples with a loss of their own above rounding, the dearest first."""
+        """Samples with a loss of their own above rounding, the worst first."""
         paying = np.flatnonzero(self.per_sample > 1e-12 * max(1.0, self.per_sample.max()))
         return paying[np.argsort(-self.per_sample[paying], kind="stable")]
 

@@ -8,9 +8,9 @@ positive path, active where rᵀx > 0, and a negative one; if the two have equal
 
     Ẇ_l = B_l ⊙ (W_L⋯W_{l+1})ᵀ (½βᵀ − ¼W_L⋯W₁Σ) (W_{l−1}⋯W₁)ᵀ,     B_l = [r_l r_{l−1}ᵀ > 0] for 1 < l < L, else 1.
 
-This is Eq. 42 mended twice: the last product of the printed one runs over l' = l−1 … L, where only l' = 1 … l−1 has the
-right shape, and without B_l its right side is the full r_l r_{l−1}ᵀ, which fills the blocks that Eq. 40 leaves empty:
-half of its squared norm, so that the velocity of a middle layer is off by 100 %.
+This is Eq. 42 corrected twice: the last product of the printed one runs over l' = l−1 … L, where only l' = 1 … l−1 has
+the right shape, and without B_l its right side is the full r_l r_{l−1}ᵀ, which fills the blocks that Eq. 40 leaves
+empty: half of its squared norm, so that the velocity of a middle layer is off by 100 %.
 """
 
 import functools
@@ -108,7 +108,7 @@ def eq_12_velocity(
 def eq_42_velocity(
     network: Network, covariance: Float[Any, "dim dim"], correlation: Float[Any, "dim"], printed: bool = False
 ) -> tuple[Float[np.ndarray, "out in"], ...]:
-    """Eq. 42, mended: the flow of a deep ReLU network of Eq. 40's form, square loss, in terms of Σ and β alone.
+    """Eq. 42, corrected: the flow of a deep ReLU network of Eq. 40's form, square loss, in terms of Σ and β alone.
 
     Exact for even inputs and an odd target when the two paths have equal norms. The signs of r_l, which say what
     belongs to the blocks, are read off W_L⋯W_{l+1} ∝ r_lᵀ.
@@ -126,8 +126,8 @@ def eq_42_velocity(
         ValueError: another slope, linear hidden layers, several outputs, shapes that do not match.
 
     >>> network = Network.aligned_relu([2, 4, 4, 1], scale=1.0, seed=0)
-    >>> mended, printed = (eq_42_velocity(network, np.eye(2), [1.0, 0.0], printed=p) for p in (False, True))
-    >>> round(float(np.linalg.norm(printed[1] - mended[1]) / np.linalg.norm(mended[1])), 12)
+    >>> corrected, printed = (eq_42_velocity(network, np.eye(2), [1.0, 0.0], printed=p) for p in (False, True))
+    >>> round(float(np.linalg.norm(printed[1] - corrected[1]) / np.linalg.norm(corrected[1])), 12)
     1.0
     """
     if network.slope != 0 or not all(network.rectified) or network.widths[-1] != 1:

@@ -128,7 +128,7 @@ def lemma_8(network: Network, dataset: Dataset) -> Inequality:
 
 
 def lemma_9(network: Network, dataset: Dataset) -> Inequality:
-    """Lemma 9, mended: ‖⟨[σ'(W₁x) ⊙ σ(W₁x)] xᵀ⟩‖ ≤ ‖W₁‖ Tr Σ; true for every data set.
+    """Lemma 9, corrected: ‖⟨[σ'(W₁x) ⊙ σ(W₁x)] xᵀ⟩‖ ≤ ‖W₁‖ Tr Σ; true for every data set.
 
     The factor xᵀ is missing in print. Eq. 24a needs a little more than this: see ``equation_24a``.
 

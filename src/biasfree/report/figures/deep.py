@@ -71,14 +71,14 @@ def _sheet(axes: "Axes", sheet: np.ndarray, borders: tuple[int, int | None]) -> 
 
 
 def _steps(figure: Any, data: Mapping[str, Any]) -> None:
-    """Loss of both networks, and its two steps enlarged: as two paths from where they were read, and as foretold."""
+    """Loss of both networks, and its two steps enlarged: as two paths from where they were read, and as predicted."""
     whole, enlarged = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1))
     first, second = (
         float(np.interp(-part * data["levels"][0], *_falling(data["curves"]["ReLU"]))) for part in (0.75, 0.25)
     )
-    told = [*data["foretold"], first, second]
-    room = 0.25 * (max(told) - min(told)) + 0.01 * second
-    end = 1.15 * max(told)
+    marked = [*data["predicted_at_start"], first, second]
+    room = 0.25 * (max(marked) - min(marked)) + 0.01 * second
+    end = 1.15 * max(marked)
     for axes in (whole, enlarged):
         for colour, (name, (times, losses)) in zip((_ORANGE, _BLUE), data["curves"].items(), strict=True):
             # A run that ended with its loss near zero stays there.
@@ -86,12 +86,12 @@ def _steps(figure: Any, data: Mapping[str, Any]) -> None:
         axes.plot(*data["predicted"], label="two-path flow", **_THEORY)
         axes.axhline(data["levels"][1], color="grey", linewidth=0.5, zorder=0)
         axes.set_xlabel("flow time $t$")
-    for time in data["foretold"]:
+    for time in data["predicted_at_start"]:
         enlarged.axvline(time, color=_GREEN, linewidth=0.9, linestyle=":")
-    whole.plot([], [], color=_GREEN, linewidth=0.9, linestyle=":", label="foretold at $t = 0$")
+    whole.plot([], [], color=_GREEN, linewidth=0.9, linestyle=":", label="predicted at $t = 0$")
     whole.text(0, data["levels"][1], " half", va="bottom", fontsize=7, color="grey")
     whole.set(ylabel="square loss", xlim=(0, end), ylim=(0, 1.05 * data["levels"][0]))
-    enlarged.set(xlim=(min(told) - room, max(told) + room))
+    enlarged.set(xlim=(min(marked) - room, max(marked) + room))
     enlarged.set_title("ReLU, enlarged", fontsize=7)
     figure.legend(
         *whole.get_legend_handles_labels(),

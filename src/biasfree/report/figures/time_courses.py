@@ -22,10 +22,10 @@ def corollary_14(data: Mapping[str, Any]) -> "Figure":
     with mpl.rc_context(STYLE):
         figure = Figure(layout="constrained")
         axes = figure.subplots()
-        for slope, (flow, mended, printed) in data["curves"].items():
+        for slope, (flow, corrected, printed) in data["curves"].items():
             colour = SLOPE_COLOURS[slope]
             axes.plot(data["times"], flow, color=colour, linewidth=3, alpha=0.4, label=f"flow, $\\alpha$ = {slope}")
-            axes.plot(data["times"], mended, "--", color="black", linewidth=0.9)
+            axes.plot(data["times"], corrected, "--", color="black", linewidth=0.9)
             axes.plot(data["times"], printed, ":", color=colour, linewidth=0.9)
         axes.plot([], [], "--", color="black", linewidth=0.9, label="Eq. 38")
         axes.plot([], [], ":", color="grey", linewidth=0.9, label="as printed")
