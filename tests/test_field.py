@@ -36,16 +36,13 @@ def problem(widths, rectified, skips, loss):
 def test_velocity_is_minus_the_gradient(architecture, loss) -> None:
     weights, numbers, kind = problem(*architecture, loss)
 
-    @jax.jit  # compiled as a whole: far quicker than operation by operation
-    def both_ways(weights, numbers):
-        def objective(weights):
-            return jnp.exp(_field.log_loss(weights, numbers, kind)) + 0.05 * _field.squared_norm(weights)
+    def objective(weights):
+        return jnp.exp(_field.log_loss(weights, numbers, kind)) + 0.05 * _field.squared_norm(weights)
 
-        level = jnp.exp(_field.log_loss(weights, numbers, kind))
-        on_loss_clock = _field.velocity(weights, numbers, kind._replace(clock="loss"))
-        return jax.grad(objective)(weights), level, _field.velocity(weights, numbers, kind), on_loss_clock
-
-    gradient, level, moving, on_loss_clock = both_ways(weights, numbers)
+    gradient = jax.grad(objective)(weights)
+    level = jnp.exp(_field.log_loss(weights, numbers, kind))
+    moving = _field.velocity(weights, numbers, kind)
+    on_loss_clock = _field.velocity(weights, numbers, kind._replace(clock="loss"))
     for g, v, s in zip(gradient, moving, on_loss_clock, strict=True):
         np.testing.assert_allclose(v, -g, atol=1e-14)
         np.testing.assert_allclose(s * level, v, atol=1e-14)
@@ -59,11 +56,10 @@ def test_margin_power_is_the_mean_squared_gradient_of_the_margins(architecture) 
     def margins(weights):
         return numbers.targets * forward(weights, numbers.inputs, numbers.slope, kind.architecture)
 
-    power = jax.jit(lambda weights: _field.margin_power(weights, numbers, kind))
-    share = np.exp(-np.asarray(jax.jit(margins)(weights)))[0]
+    share = np.exp(-np.asarray(margins(weights)))[0]
     share /= share.sum()
-    each = [np.sum(np.asarray(g)[0] ** 2, axis=(1, 2)) for g in jax.jit(jax.jacobian(margins))(weights)]
-    assert float(power(weights)) == pytest.approx(share @ np.sum(each, axis=0), rel=1e-12)
+    each = [np.sum(np.asarray(g)[0] ** 2, axis=(1, 2)) for g in jax.jacobian(margins)(weights)]
+    assert float(_field.margin_power(weights, numbers, kind)) == pytest.approx(share @ np.sum(each, axis=0), rel=1e-12)
 
 
 def test_derivative_at_the_kink_is_the_slope() -> None:
@@ -87,16 +83,10 @@ def test_stiffness_bounds_the_hessian(loss, clock) -> None:
         numbers = numbers._replace(weight_decay=jnp.asarray(0.0))
         flat, unravel = jax.flatten_util.ravel_pytree(weights)
 
-        @jax.jit
-        def both(flat, unravel=unravel, numbers=numbers, kind=kind):
-            def velocity(flat):
-                return jax.flatten_util.ravel_pytree(_field.velocity(unravel(flat), numbers, kind))[0]
+        def velocity(flat, unravel=unravel, numbers=numbers, kind=kind):
+            return jax.flatten_util.ravel_pytree(_field.velocity(unravel(flat), numbers, kind))[0]
 
-            weights = unravel(flat)
-            bound = _field.stiffness(weights, numbers, kind, _field.log_loss(weights, numbers, kind))
-            return jax.jacfwd(velocity)(flat), bound
-
-        slopes, bound = both(flat)
-        steepest, bound = np.linalg.norm(np.asarray(slopes), 2), float(bound)
+        steepest = np.linalg.norm(np.asarray(jax.jacfwd(velocity)(flat)), 2)
+        bound = float(_field.stiffness(weights, numbers, kind, _field.log_loss(weights, numbers, kind)))
         outputs = numbers.targets.shape[0]
         assert steepest <= outputs * bound * (1 + 1e-12), (architecture, loss, clock)
