@@ -47,14 +47,12 @@ class Section:
         sentences: a paragraph each.
         table: after them.
         pictures: after both; pages and notebooks show them, terminals do not.
-        page_only: leave the whole section out of the terminal, which has one screen.
     """
 
     heading: str
     sentences: Sequence[str] = ()
     table: Table | None = None
     pictures: Sequence[Picture] = ()
-    page_only: bool = False
 
 
 class Answer(ABC):
@@ -82,6 +80,11 @@ class Answer(ABC):
     @abstractmethod
     def sections(self) -> tuple[Section, ...]:
         """The rest, in the order of the questions one asks."""
+
+    @property
+    def appendix(self) -> tuple[Section, ...]:
+        """Sections for a page alone, after all others: a terminal has one screen. Worked out when asked for."""
+        return ()
 
     @property
     @abstractmethod

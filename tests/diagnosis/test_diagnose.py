@@ -33,6 +33,19 @@ def test_verdicts_on_the_papers_own_sets(six) -> None:
     assert diagnose(RANDOM, seeds=1, simulate=False).verdict == "nonlinear"
 
 
+def test_a_terminal_waits_for_nothing_that_only_the_page_shows(six, monkeypatch) -> None:
+    assert "The plateaus of the first simulation" in six._repr_html_()
+    assert "The plateaus of the first simulation" not in str(six)
+
+    def not_asked_for(run):
+        raise AssertionError("plateaus are explained on the page alone")
+
+    monkeypatch.setattr("biasfree.measure.plateaus", not_asked_for)
+    assert "linear until" in str(six)
+    monkeypatch.setattr("biasfree.diagnosis._sentences._MOST_EXPLAINED", 10)
+    assert "Not explained one by one on 6 samples" in six._repr_html_()
+
+
 def test_departure_is_predicted_to_ten_percent(six) -> None:
     """Against a simulation of its own: when the loss has left the plateau of the linear solution by 3 %."""
     start = bf.Network.init([2, 100, 1], 0.0, 1e-3, seed=0)

@@ -193,6 +193,13 @@ class Diagnosis(Answer):
 
         return sections(self)
 
+    @property
+    def appendix(self) -> tuple[Section, ...]:
+        """The plateaus of the first simulation."""
+        from biasfree.diagnosis._sentences import appendix
+
+        return appendix(self)
+
     def to_dict(self) -> dict[str, Any]:
         """All numbers, as JSON can hold them."""
         floor, gain, asymmetry = self.floor, self.gain, self.asymmetry

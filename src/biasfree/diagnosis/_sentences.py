@@ -19,6 +19,8 @@ _HOW = {
 }
 # Below this share of the first loss a least loss is called none.
 _NOTHING = 1e-9
+# Samples × neurons up to which plateaus are explained one by one on the page.
+_MOST_EXPLAINED = 20_000
 
 
 def sections(found: "Diagnosis") -> tuple[Section, ...]:
@@ -30,7 +32,6 @@ def sections(found: "Diagnosis") -> tuple[Section, ...]:
         Section("When", _when(found), pictures=_pictures(found)),
         Section("What it can never reach", _floor(found)),
         Section("The check", _check(found), _check_table(found)),
-        Section("The plateaus of the first simulation", _plateaus(found), page_only=True),
         Section("Notes", found.notes),
     )
     return tuple(s for s in all_of_them if s.sentences or s.table or s.pictures)
@@ -286,13 +287,21 @@ def _pictures(found: "Diagnosis") -> list[Picture]:
     return pictures
 
 
-def _plateaus(found: "Diagnosis") -> list[str]:
+def appendix(found: "Diagnosis") -> tuple[Section, ...]:
+    """The plateaus of the first simulation, explained, where that is a matter of seconds."""
     from biasfree.measure import plateaus
 
     run = found.trajectory
     if run is None or found.settings["depth"] != 2:
-        return []
-    return [line.strip() for line in str(plateaus(run)).splitlines() if line.strip()]
+        return ()
+    if run.dataset.samples * run.final.widths[1] > _MOST_EXPLAINED:
+        told = [
+            f"Not explained one by one on {run.dataset.samples:,} samples and {run.final.widths[1]} neurons, which "
+            "would take long: `biasfree.plateaus(answer.trajectory)` does it."
+        ]
+    else:
+        told = [line.strip() for line in str(plateaus(run)).splitlines() if line.strip()]
+    return (Section("The plateaus of the first simulation", told),)
 
 
 def _cell(value: float | str | None) -> str:

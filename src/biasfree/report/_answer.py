@@ -37,7 +37,7 @@ def answer_text(answer: Answer) -> str:
     """The answer for a terminal: title, headline, a warning if there is one, and its sections without pictures."""
     lines = [answer.title, answer.headline, *([answer.warning] if answer.warning else []), ""]
     for section in answer.sections:
-        if section.page_only or not (section.sentences or section.table):
+        if not (section.sentences or section.table):
             continue
         lines.append(section.heading)
         lines += [f"  {sentence}" for sentence in section.sentences]
@@ -52,7 +52,7 @@ def answer_html(answer: Answer) -> str:
         [
             f"<header><h1>{_text(answer.title)}</h1><p><strong>{_text(answer.headline)}</strong></p>{warning}</header>",
             "<main>",
-            *(_section(section) for section in answer.sections),
+            *(_section(section) for section in (*answer.sections, *answer.appendix)),
             "</main>",
         ]
     )
