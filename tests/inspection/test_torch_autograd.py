@@ -56,8 +56,9 @@ def test_denoisers_agree_with_autograd(name, source) -> None:
 
 @pytest.mark.slow
 def test_the_full_spectrum_of_a_64_by_64_image(capsys) -> None:
-    """A_x at least 20 times faster than autograd pixel by pixel, in processor time; the spectrum in under a minute."""
+    """A_x with its spectrum at least 20 times faster than autograd pixel by pixel alone, and in under a minute."""
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     net = torch_models.Denoiser(16, 5).double().eval()
     x = noisy(1, 64)
     graph = read(net, shapes=((1, 64, 64),))
@@ -80,6 +81,6 @@ def test_the_full_spectrum_of_a_64_by_64_image(capsys) -> None:
         print(
             f"\nA_x {formed:.1f} s, with its spectrum {whole:.1f} s, autograd pixel by pixel {loop:.0f} s of processor"
         )
-    assert loop >= 20 * formed
-    # Two cores: a minute of wall time is at most two of processor time.
-    assert whole < 120
+    assert loop >= 20 * whole
+    # One thread: seconds of processor are seconds of an idle core.
+    assert whole < 60

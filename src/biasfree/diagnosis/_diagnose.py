@@ -14,7 +14,7 @@ from biasfree.diagnosis._deep import deep_check, deep_forecast, soonest
 from biasfree.diagnosis._diagnosis import Diagnosis, Sampling
 from biasfree.diagnosis._findings import Check, Floor, checked, floor_of
 from biasfree.diagnosis._forecast import Forecast
-from biasfree.diagnosis._gain import Gain, gain, judged, stable_rate
+from biasfree.diagnosis._gain import Gain, better_since, gain, judged, stable_rate
 from biasfree.diagnosis._reasons import Facts, advice, reasons
 from biasfree.diagnosis._sampling import (
     LEAST_DRAWS,
@@ -309,6 +309,8 @@ def _sampling(asked: _Asked, treated: Treated, found: _Found) -> Sampling | None
     ends = [
         judged(f.last, f.until, "", treated.dataset, asked.loss, None).loss for f in forecasts if f.last is not None
     ]
+    first = mean_loss(asked.loss, 0.0 * treated.dataset.targets, treated.dataset.targets)
+    since = [better_since(first, found.linear, f.times, f.losses) for f in forecasts]
     return Sampling(
         rows=found.draws[0].data.samples,
         draws=len(found.draws),
@@ -318,6 +320,8 @@ def _sampling(asked: _Asked, treated: Treated, found: _Found) -> Sampling | None
             "on_samples": standard_error([f.reading.on_samples.nonlinearity for f in forecasts]),
             "as_function": standard_error([f.reading.as_function.nonlinearity for f in forecasts]),
             "loss": standard_error(ends),
+            "since": standard_error([without for without, _ in since]),
+            "since_intercept": standard_error([beside for _, beside in since]),
             "asymmetry": standard_error(found.typical),
         },
     )

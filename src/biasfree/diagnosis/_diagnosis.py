@@ -33,10 +33,10 @@ class Sampling:
     draws: int
     errors: Mapping[str, float | None]
 
-    def after(self, name: str, form: str = ".2g") -> str:
-        """ " ± error" of a number, nothing where it is not known."""
+    def after(self, name: str, factor: float = 1.0) -> str:
+        """ " ± error" of a number, or that one draw alone gave it."""
         error = self.errors.get(name)
-        return "" if error is None else f" ± {error:{form}}"
+        return " (by one draw alone)" if error is None else f" ± {factor * error:.2g}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,7 +120,10 @@ class Diagnosis(Answer):
         lead = next(f for f in self.forecasts if f.verdict == self.verdict)
         samples, function = (f"{self.bend(name):.2g}" for name in ("on_samples", "as_function"))
         bent, passing = f"{100 * float(samples):.3g}%", lead.reading.decides.passing
-        error = "" if self.sampling is None else self.sampling.after("departure_time")
+        error = ""
+        if self.sampling is not None:
+            error = self.sampling.after("departure_time")
+            bent = f"{100 * float(samples):.3g}{self.sampling.after('on_samples', 100)}%"
         if self.verdict == "linear":
             told = f"linear: {network} will be linear on these samples, "
             exact = lead.how in ("exact", "Appendix F")

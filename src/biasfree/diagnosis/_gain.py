@@ -94,11 +94,19 @@ def gain(
     rate: float | None,
 ) -> Gain:
     """The network beside linear regression; ``times`` and ``losses`` are its learning curve."""
-    since = passing(times, -losses, -(linear.plain.loss - BELOW * first)) if len(times) else None
-    beside = passing(times, -losses, -linear.intercept.loss) if len(times) else None
+    since, beside = better_since(first, linear, times, losses)
     return Gain(
         network, first, linear.plain.loss - network.loss, linear.intercept.loss - network.loss, since, beside, rate
     )
+
+
+def better_since(
+    first: float, linear: Baselines, times: Float[np.ndarray, "times"], losses: Float[np.ndarray, "times"]
+) -> tuple[float | None, float | None]:
+    """When a learning curve passes below linear regression's loss, without an intercept (by 3 %) and with one."""
+    levels = (linear.plain.loss - BELOW * first, linear.intercept.loss)
+    without, beside = (passing(times, -losses, -level) if len(times) else None for level in levels)
+    return without, beside
 
 
 def confusions(outputs: Float[np.ndarray, "samples"], labels: Float[np.ndarray, "samples"]) -> Int[np.ndarray, "2 2"]:

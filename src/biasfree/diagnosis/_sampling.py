@@ -111,13 +111,13 @@ def outputs_at(function: object, inputs: np.ndarray) -> np.ndarray:
 
 
 def standard_error(values: Sequence[float | None]) -> float | None:
-    """Of the mean over the draws; None if too few are there.
+    """Of the mean over the draws that have the value; None where fewer than two do.
 
     >>> standard_error([1.0, 2.0, 3.0]) == float(1 / np.sqrt(3))
     True
     """
     there = [value for value in values if value is not None and np.isfinite(value)]
-    return float(np.std(there, ddof=1) / np.sqrt(len(there))) if len(there) >= LEAST_DRAWS else None
+    return float(np.std(there, ddof=1) / np.sqrt(len(there))) if len(there) >= 2 else None
 
 
 def _at_zero(data: Dataset, loss: str) -> float:

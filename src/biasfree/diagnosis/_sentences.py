@@ -7,6 +7,7 @@ import numpy as np
 from biasfree.answer import Picture, Section, Table
 from biasfree.diagnosis import _course
 from biasfree.diagnosis._baselines import Linear
+from biasfree.diagnosis._sampling import standard_error
 
 if TYPE_CHECKING:
     from biasfree.diagnosis._diagnosis import Diagnosis
@@ -43,7 +44,8 @@ def _gain(found: "Diagnosis") -> list[str]:
         return [f"linear regression: {linear.plain}; with an intercept: {linear.intercept}"]
     share = gain.over_linear / gain.first if gain.first else 0.0
     beside = gain.over_intercept / gain.first if gain.first else 0.0
-    error = "" if found.sampling is None else found.sampling.after("loss")
+    drawn = found.sampling
+    error = "" if drawn is None else drawn.after("loss")
     told = [
         f"at t = {gain.network.time:.3g} its loss is {gain.network.loss:.4g}{error} ({gain.network.how}): "
         f"{_more(share)} than linear regression's without intercept ({linear.plain.loss:.4g}) and {_more(beside)} than "
@@ -51,12 +53,13 @@ def _gain(found: "Diagnosis") -> list[str]:
     ]
     if gain.since is not None:
         told.append(
-            f"it is better than linear regression without intercept from t ≈ {gain.since:.3g} on"
-            + _steps(found, gain.since)
+            f"it is better than linear regression without intercept from t ≈ {gain.since:.3g}"
+            f"{'' if drawn is None else drawn.after('since')} on{_steps(found, gain.since)}"
         )
     if gain.since_intercept is not None and gain.over_intercept > 0:
         when = gain.since_intercept
-        told.append(f"and better than with an intercept from t ≈ {when:.3g} on{_steps(found, when)}")
+        error = "" if drawn is None else drawn.after("since_intercept")
+        told.append(f"and better than with an intercept from t ≈ {when:.3g}{error} on{_steps(found, when)}")
     if gain.network.confusions is not None:
         (right_minus, wrong_minus), (wrong_plus, right_plus) = gain.network.confusions.tolist()
         told.append(
@@ -167,15 +170,28 @@ def _when(found: "Diagnosis") -> list[str]:
 def _waits(found: "Diagnosis") -> list[str]:
     from biasfree.diagnosis._diagnosis import plateaus
 
-    first = found.forecasts[0]
-    waits = [each for each in plateaus(first) if each.begin > 0]
-    if not waits or first.stairs is not None:
+    if found.forecasts[0].stairs is not None:
         return []
+    courses = [[each for each in plateaus(f) if each.begin > 0] for f in found.forecasts]
+    waits, where, spread = courses[0], "", []
+    if found.sampling is not None:
+        alike = len(courses) > 1 and {len(course) for course in courses} == {len(waits)}
+        spread = courses if alike else []
+        where = "" if alike else " in the first draw, and otherwise in others"
+
+    def about(k: int, name: str) -> str:
+        """The number, with its standard error over the draws."""
+        value, error = getattr(waits[k], name), standard_error([getattr(course[k], name) for course in spread])
+        form = ".4g" if name == "level" else ".3g"
+        return f"{value:{form}}" + ("" if error is None else f" ± {error:.2g}")
+
     shown = "; ".join(
-        f"{each.level:.4g} from t ≈ {each.begin:.3g}" + ("" if not np.isfinite(each.end) else f" to {each.end:.3g}")
-        for each in waits[:4]
+        f"{about(k, 'level')} from t ≈ {about(k, 'begin')}"
+        + ("" if not np.isfinite(each.end) else f" to {about(k, 'end')}")
+        for k, each in enumerate(waits[:4])
     )
-    return [f"the loss waits at {shown}" + (f"; and {len(waits) - 4} more" if len(waits) > 4 else "")]
+    more = f"; and {len(waits) - 4} more" if len(waits) > 4 else ""
+    return [f"the loss waits at {shown}{more}{where}"] if waits else []
 
 
 def _floor(found: "Diagnosis") -> list[str]:

@@ -18,8 +18,6 @@ from biasfree.inspection._points import Points, spread
 # n³ of all spectra together; above the second size they come from AᵀA, twice as fast and right to 1e-8 of the largest.
 _WORK, _BY_SQUARE = 9e10, 1200
 _MOST_MAPS, _VECTORS = 16, 6
-# Below this size threads wait for each other longer than they work.
-_ONE_THREAD = 600
 _PROBES, _PROBED = 16, 32
 
 
@@ -130,17 +128,22 @@ def decomposed(matrix: Float[np.ndarray, "out dim"]) -> tuple[np.ndarray, float,
     """All singular values, what rounding leaves of them, and some leading vectors left and right.
 
     Large maps go by the eigenvalues of AᵀA or AAᵀ, whichever is smaller: several times faster, with an error of about
-    √ε of the largest value, below which values are given as 0.
+    √ε of the largest value, below which values are given as 0. One thread does it: half of the work is bound by memory,
+    and more threads wait for each other ten times longer than they work as soon as a core is taken.
     """
+    with threadpool_limits(1, user_api="blas"):
+        return _decomposed(matrix)
+
+
+def _decomposed(matrix: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, np.ndarray]:
     smaller = min(matrix.shape)
     if smaller <= _BY_SQUARE:
-        with threadpool_limits(1 if smaller <= _ONE_THREAD else None, user_api="blas"):
-            left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
+        left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
         resolution = float(values[0]) * max(matrix.shape) * np.finfo(float).eps if len(values) else 0.0
         return values, resolution, left[:, :_VECTORS], right[:_VECTORS].T
     wide = matrix.shape[1] > matrix.shape[0]
     square = matrix @ matrix.T if wide else matrix.T @ matrix
-    values = np.sqrt(np.maximum(scipy.linalg.eigvalsh(square, overwrite_a=False, check_finite=False)[::-1], 0.0))
+    values = np.sqrt(np.maximum(scipy.linalg.eigvalsh(square, check_finite=False)[::-1], 0.0))
     resolution = float(values[0]) * np.sqrt(smaller * np.finfo(float).eps)
     values = np.where(values > resolution, values, 0.0)
     vectors = _leading(square)
