@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import biasfree as bf
@@ -140,6 +141,9 @@ def test_images_with_a_noise_map_on_the_command_line(run, tmp_path) -> None:
     assert told["homogeneity"]["jointly"] is True
     assert [port["name"] for port in told["model"]["inputs"]] == ["x", "noise"]
     assert len(told["local_maps"]["samples"][0]["singular_values"]) == 64
+    code, out, _ = run(str(FOLDER / "unet.onnx"), "--data", "d.npz")
+    assert "in the first input, the others held fixed" in out
+    assert "With `jointly` (--jointly) all inputs are scaled." in out
     code, out, err = run(str(FOLDER / "unet.onnx"), "--data", "d.npz", "--compress", "small.onnx")
     assert (code, out) == (2, "")
     assert "only fully connected chains are compressed" in err
@@ -147,6 +151,32 @@ def test_images_with_a_noise_map_on_the_command_line(run, tmp_path) -> None:
     code, _, err = run(str(FOLDER / "unet.onnx"), "--data", "x.npy")
     assert code == 2
     assert "takes 2 inputs" in err
+
+
+def test_tables_need_no_column_to_predict(run) -> None:
+    bf.Network.init([2, 3, 1], 0.0, 1.0, 0).save("n.npz")
+    inputs = np.random.default_rng(0).normal(size=(20, 2))
+    table = pd.DataFrame(inputs, columns=["a", "b"])
+    table.to_csv("inputs.csv", index=False)
+    table.assign(target=1.0).to_csv("known.tsv", sep="\t", index=False)
+    table.assign(price=1.0).to_csv("other.csv", sep=";", index=False)
+    heads = [run("n.npz", "--data", *words)[1].splitlines()[1] for words in (
+        ("inputs.csv",), ("known.tsv",), ("other.csv", "--target", "price")
+    )]  # fmt: skip
+    expected = inspect("n.npz", inputs).headline.removeprefix("On the data")
+    assert [head.split(" it is ")[1] for head in heads] == [expected.split(" it is ")[1]] * 3
+    code, _, err = run("n.npz", "--data", "other.csv")
+    assert code == 2
+    assert "has 3 columns (a, b, price), and the model takes 2 inputs" in err
+
+
+def test_the_practical_sentence_then_the_certificate_then_details(run) -> None:
+    bf.Network.init([2, 5, 1], 0.0, 1.0, 0).save("n.npz")
+    lines = run("n.npz", "--data", "six-points")[1].splitlines()
+    assert lines[1].startswith("On six points it is ")
+    assert lines[3] == "For every input"
+    assert lines[4].strip().startswith("Certified: |f(x) − Mx| ≤ ")
+    assert lines.index("On the data") > 4
 
 
 def test_compressed_networks_are_written_as_onnx(run) -> None:

@@ -1,7 +1,7 @@
 """Data sets: the papers' own, generators with explicit seeds, and the user's files."""
 
 from biasfree.datasets._dataset import Dataset
-from biasfree.datasets._files import load, read
+from biasfree.datasets._files import load, load_inputs, read
 from biasfree.datasets._generators import (
     BUILTIN,
     builtin,
@@ -27,6 +27,7 @@ __all__ = [
     "from_table",
     "iris",
     "load",
+    "load_inputs",
     "orthogonal_pair",
     "read",
     "separable",

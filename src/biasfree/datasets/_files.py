@@ -10,7 +10,7 @@ import numpy as np
 
 from biasfree import checks, files
 from biasfree.datasets._dataset import Dataset
-from biasfree.datasets._tables import classified, from_table
+from biasfree.datasets._tables import check_numbers, classified, from_table
 from biasfree.datasets._text import LARGE, PACKED, Source, read_text
 
 # Slow to import, and needed for files only.
@@ -67,6 +67,24 @@ def load(
     source = files.readable(path)
     asked = _Asked(target, drop, sep, decimal, categories, classes)
     return _read(Source(source.name, source.stat().st_size, source), asked)
+
+
+def load_inputs(path: str | os.PathLike[str]) -> "pd.DataFrame":
+    """Read a text or Parquet table of which no column is to be predicted: all are inputs.
+
+    Args:
+        path: a file that ends in .csv, .tsv (or either and .gz) or .parquet.
+
+    Raises:
+        ValueError: no such file, another format, entries that are not finite numbers.
+    """
+    place = files.readable(path)
+    source = Source(place.name, place.stat().st_size, place)
+    if (source.packed and source.suffix not in _TEXT) or source.suffix not in (*_TEXT, ".parquet"):
+        raise ValueError(f"cannot read {source.name}: the name must end in {', '.join(_SUFFIXES)}.")
+    table = (read_text(source) if source.suffix in _TEXT else _parquet(source)).rename(columns=str)
+    check_numbers(table, source.name)
+    return table
 
 
 def read(

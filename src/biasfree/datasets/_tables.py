@@ -257,6 +257,14 @@ def _one_hot(table: "pd.DataFrame", targets: list[str], name: str, notes: list[s
     return pd.get_dummies(table, columns=words, dtype=float) if words else table
 
 
+def check_numbers(table: "pd.DataFrame", name: str) -> None:
+    """Raise ValueError unless every entry of a table is a number."""
+    if table.empty:
+        raise ValueError(f"{name} has no rows of numbers.")
+    for k, column in enumerate(table.columns):
+        _check_column(table.iloc[:, k], short(column), name, False)
+
+
 def _check_column(entries: "pd.Series", column: str, name: str, is_target: bool) -> None:
     """Raise ValueError unless all entries are numbers; say whether it is words, a stray word, or nothing at all."""
     import pandas as pd

@@ -122,14 +122,15 @@ def drawn(graph: Graph, seed: int) -> Points:
     count = max(8, min(max(_LEAST, _PER_DIMENSION * dim), _MOST_DRAWN // entries))
     rng = np.random.default_rng(seed)
     values = tuple(rng.normal(size=(count, *shape)) for shape in shapes)
-    size = "" if len(shapes[0]) == 1 else f" of shape {shapes[0]}"
+    shown = " and ".join(map(str, shapes))
+    size = "" if len(shapes) == len(shapes[0]) == 1 else f" of shape{'s' * (len(shapes) > 1)} {shown}"
     return Points(values, "random inputs", f"{count} inputs{size} with standard normal entries, seed {seed}")
 
 
 def _loaded(source: Path, ports: tuple[Port, ...]) -> Any:
     """Arrays from NPY and NPZ files that hold a model's inputs; tables by ``datasets.load``."""
     if source.suffix.lower() not in _ARRAYS:
-        return datasets.load(source)
+        return _rows(source, ports[0])
     if source.stat().st_size > _MOST_BYTES:
         raise ValueError(f"cannot read {source.name}: more than {_MOST_BYTES:,} bytes.")
     try:
@@ -150,3 +151,19 @@ def _loaded(source: Path, ports: tuple[Port, ...]) -> Any:
     raise ValueError(
         f"{source.name} must hold an array for each input of the model ({wanted}), and holds {names[:10]}."
     )
+
+
+def _rows(source: Path, port: Port) -> np.ndarray:
+    """All columns of a table, but for one called ``target`` that the model has no input for."""
+    table = datasets.load_inputs(source)
+    sizes = [n for n in port.shape if n is not None]
+    wanted = math.prod(sizes) if len(sizes) == len(port.shape) else table.shape[1]
+    if table.shape[1] == wanted + 1 and "target" in table:
+        table = table.drop(columns="target")
+    if table.shape[1] != wanted:
+        names = ", ".join(map(str, table.columns[:12])) + (", …" if table.shape[1] > 12 else "")
+        raise ValueError(
+            f"{source.name} has {table.shape[1]} columns ({names}), and the model takes {wanted} inputs. Name a column "
+            "that is no input with --target (in Python, `bf.datasets.load(path, target)` leaves it out)."
+        )
+    return table.to_numpy(dtype=np.float64)

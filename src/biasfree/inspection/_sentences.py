@@ -42,10 +42,11 @@ def headline(found: "Inspection") -> str:
 
 
 def sections(found: "Inspection") -> tuple[Section, ...]:
-    """Everything else, most important first."""
+    """The certificate, where there is one, and then details."""
+    measured = Section("On the data" if found.on_data else f"On random inputs ({found.points.drawn})", _measured(found))
+    certified = Section("For every input", _certified(found))
     listed = [
-        Section("On the data" if found.on_data else f"On random inputs ({found.points.drawn})", _measured(found)),
-        Section("For every input", _certified(found)),
+        *((measured, certified) if found.decision is None else (certified, measured)),
         Section("Local maps A_x", _local(found)),
         Section("Its neurons", _neurons(found)),
         Section("What it is", _kind(found)),
@@ -85,14 +86,17 @@ def _measured(found: "Inspection") -> list[str]:
             f"The linear map fails most at sample {share.worst_sample}, where it misses "
             f"{percent(share.worst_distance)} of the output{where}."
         )
-    jointly = " in all inputs jointly" if scaling.jointly else ""
+    extra = len(found.points.values) > 1
+    jointly = " in all inputs jointly" if scaling.jointly else " in the first input, the others held fixed" * extra
     told.append(
         f"Homogeneity f(cx) = c f(x){jointly}, c from 0.001 to 1000: off by at most {percent(scaling.error)} "
         f"(at c = {scaling.at_factor:.3g}; {scaling.samples} samples)."
+        + " With `jointly` (--jointly) all inputs are scaled."
+        * (extra and not scaling.jointly)
     )
     how = ", by differences of values" if scaling.by_differences else ""
     told.append(
-        f"Net bias f(x) − A_x x: {percent(scaling.net_bias)} of the output, at most "
+        f"Net bias f(x) − A_x x{', what the other inputs add included' * (extra and not scaling.jointly)}: {percent(scaling.net_bias)} of the output, at most "
         f"{percent(scaling.largest_net_bias)} on a sample{how}."
     )
     return told

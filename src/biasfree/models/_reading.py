@@ -46,7 +46,8 @@ def read(model: Any, slope: float | None = None, shapes: tuple[tuple[int, ...], 
     if is_module(model):
         return read_module(model, slope, shapes)
     raise ValueError(
-        f"inspect takes a path, a biasfree.Network, a PyTorch module or a function, got {type(model).__name__}."
+        f"inspect takes a path, a biasfree.Network, a PyTorch module or a function (of a "
+        f"scikit-learn model its `predict`), got {type(model).__name__}."
     )
 
 
