@@ -95,8 +95,9 @@ def _measured(found: "Inspection") -> list[str]:
         * (extra and not scaling.jointly)
     )
     how = ", by differences of values" if scaling.by_differences else ""
+    added = ", what the other inputs add included" * (extra and not scaling.jointly)
     told.append(
-        f"Net bias f(x) − A_x x{', what the other inputs add included' * (extra and not scaling.jointly)}: {percent(scaling.net_bias)} of the output, at most "
+        f"Net bias f(x) − A_x x{added}: {percent(scaling.net_bias)} of the output, at most "
         f"{percent(scaling.largest_net_bias)} on a sample{how}."
     )
     return told
