@@ -9,6 +9,7 @@ import typer
 
 from biasfree.cli._diagnose import diagnose
 from biasfree.cli._explore import explore
+from biasfree.cli._find import find
 from biasfree.cli._inspect import inspect
 from biasfree.cli._reproduce import reproduce
 from biasfree.cli._simulate import simulate
@@ -42,6 +43,7 @@ def biasfree(
 
 app.command()(simulate)
 app.command()(reproduce)
+app.command()(find)
 app.command()(diagnose)
 app.command()(inspect)
 app.command()(sweep)

@@ -4,7 +4,7 @@ from biasfree.report._animation import animate
 from biasfree.report._answer import PICTURES, answer_html, answer_json, answer_text, draw, write_answer
 from biasfree.report._course_plot import plot_courses
 from biasfree.report._notebook import notebook_html, plot
-from biasfree.report._outcomes import Outcome, Request, write_json
+from biasfree.report._outcomes import Outcome, Request, stored_verdicts, write_json
 from biasfree.report._page import write_page
 from biasfree.report._planes import output_map, plot_dataset, plot_network, plot_neurons
 from biasfree.report._plateau_plot import plot_plateaus
@@ -38,6 +38,7 @@ __all__ = [
     "progress_bar",
     "reproduce",
     "save_figure",
+    "stored_verdicts",
     "sweep_progress",
     "write_answer",
     "write_json",

@@ -4,7 +4,7 @@ twice."""
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,26 @@ def stored(folder: Path, study: str, key: str) -> Outcome | None:
         return None
     whole = all((folder / "figures" / name).exists() for name in outcome.figures)
     return outcome if outcome.key == key and whole else None
+
+
+def stored_verdicts(folder: Path | str, studies: Iterable[str]) -> dict[str, str]:
+    """What earlier runs left in a folder, in words: study → its verdict and how it was run, or that it was not.
+
+    >>> stored_verdicts("no such folder", ["eq-34"])
+    {'eq-34': 'not run here'}
+    """
+    found = {}
+    for study in studies:
+        try:
+            fields = json.loads((Path(folder) / FOLDER / f"{study}.json").read_text(encoding="utf-8"))
+            request = Request(fields["seed"], fields["quick"], fields["protocol"])
+            how = [f"seed {fields['seed']}", *(["quick"] if fields["quick"] else [])]
+            how += [] if fields["protocol"] == "flow" else [f"protocol {fields['protocol']}"]
+            how += [] if fields["key"] == request.key else ["by another version of the source"]
+            found[study] = f"{fields['verdict']} ({', '.join(how)})"
+        except (OSError, ValueError, KeyError, TypeError):
+            found[study] = "not run here"
+    return found
 
 
 def write_json(path: Path | str, outcomes: Sequence[Outcome]) -> None:

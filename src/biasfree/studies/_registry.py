@@ -4,7 +4,7 @@ import functools
 import importlib
 from collections.abc import Sequence
 
-from biasfree import checks
+from biasfree import checks, papers
 from biasfree.studies._study import Study
 
 # Modules in the order of the report.
@@ -71,14 +71,30 @@ def names() -> dict[str, str]:
 
 
 def find(wanted: Sequence[str]) -> tuple[Study, ...]:
-    """The studies of these ids or aliases, in the order of the papers; all of them if none is named.
+    """The studies of these names, in the order of the papers; all of them if none is named.
+
+    Args:
+        wanted: ids and aliases of studies, or numbers of the papers: "eq-38", "lemma-12", "Theorem 5".
 
     Raises:
-        ValueError: an id that is not known.
+        ValueError: a name that is not known, or a number that no study shows.
     """
-    known = names()
-    ids = {known[checks.one_of(name, known, "study")] for name in wanted}
+    ids = {study for name in wanted for study in _meant(name)}
     return tuple(study for study in studies() if not wanted or study.id in ids)
+
+
+def _meant(name: str) -> tuple[str, ...]:
+    """The ids of the studies that a name means."""
+    known = names()
+    if name in known:
+        return (known[name],)
+    if name in (others := papers.aliases()):
+        return others[name]
+    entries = papers.numbered(name)
+    shown = tuple(study for entry in entries for study in entry.studies)
+    if entries and not shown:
+        raise ValueError(f"no study shows {entries[0].label}: {entries[0].note}")
+    return shown or (known[checks.one_of(name, known, "study")],)
 
 
 def rank_by_length(module: str) -> int:
