@@ -8,13 +8,19 @@ ifneq ($(shell $(RUN)python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(ab
 $(shell rm -rf $(VENV))
 endif
 
-.PHONY: report explore test test-slow test-torch check bench sweeps dist smoke format clean
+.PHONY: report explore docs test test-slow test-torch check bench sweeps dist smoke format clean
 
 report: $(VENV)/ready
 	$(RUN)biasfree reproduce --out report
 
 explore: $(VENV)/ready
 	$(RUN)biasfree explore
+
+# The site, docs/_build/html/index.html: the studies for their verdicts and pictures, then all pages and notebooks.
+docs: $(VENV)/ready
+	$(RUN)biasfree reproduce --quick --quiet --out docs/_build/studies
+	$(RUN)sphinx-build -q -E -W --keep-going -j 2 -b html docs docs/_build/html
+	@echo "wrote docs/_build/html/index.html"
 
 # Two processes; a file's tests stay together, since they share runs and compiled functions.
 test: $(VENV)/ready
@@ -61,7 +67,7 @@ format: $(VENV)/ready
 	$(RUN)ruff format .
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis report build dist
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis report build dist docs/_build docs/generated
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "biasfree needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
