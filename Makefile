@@ -16,10 +16,11 @@ report: $(VENV)/ready
 explore: $(VENV)/ready
 	$(RUN)biasfree explore
 
-# The site, docs/_build/html/index.html: the studies for their verdicts and pictures, then all pages and notebooks.
+# The site, docs/_build/html/index.html: studies for verdicts and pictures, all pages and notebooks, then its tests.
 docs: $(VENV)/ready
 	$(RUN)biasfree reproduce --quick --quiet --out docs/_build/studies
 	$(RUN)sphinx-build -q -E -W --keep-going -j 2 -b html docs docs/_build/html
+	$(RUN)pytest -q -m slow tests/site/test_site.py
 	@echo "wrote docs/_build/html/index.html"
 
 # Two processes; a file's tests stay together, since they share runs and compiled functions.

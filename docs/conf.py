@@ -15,7 +15,16 @@ author = "the authors of biasfree"
 copyright = "MIT licence"
 version = release = biasfree.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "mathml", "docstrings", "reference", "where"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "mathml",
+    "docstrings",
+    "reference",
+    "where",
+]
 exclude_patterns = ["_build", "_ext", "_static"]
 root_doc = "index"
 suppress_warnings = ["myst-nb.lexer"]  # cells that are not executed name no language
@@ -56,6 +65,8 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_favicon = "_static/icon.svg"
 html_copy_source = False
+html_show_search_summary = False  # it would fetch pages, which browsers refuse from disk
+html_domain_indices = False
 html_show_sourcelink = False
 html_show_sphinx = False
 html_last_updated_fmt = None

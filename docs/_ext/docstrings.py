@@ -75,7 +75,9 @@ def _axes(match: re.Match[str]) -> str:
 def _shown(annotation: object, *args: object, **settings: object) -> str:
     """An annotation as a reader wants it: "float array (samples × dim)" for one with named axes."""
     text = _plain(annotation, *args, **settings)
-    text = re.sub(r"~?(?:jaxtyping\.)?\b(Float|Int|Bool|Num|Complex|Shaped)\[[\w.~]+, ?['\"]([^'\"]*)['\"]\]", _axes, text)
+    text = re.sub(
+        r"~?(?:jaxtyping\.)?\b(Float|Int|Bool|Num|Complex|Shaped)\[[\w.~]+, ?['\"]([^'\"]*)['\"]\]", _axes, text
+    )
     return re.sub(r"~?(?:typing|collections\.abc)\.(?=\w)", "", text)
 
 

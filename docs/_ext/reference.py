@@ -65,8 +65,8 @@ def generate(app: Sphinx) -> None:
     pages["commands"] = commands_page()
     pages["index"] = "\n".join([
         "# Reference", "",
-        "Made from the docstrings. Every function begins with what it gives and the equation it stands for; most end in "
-        "an example that a test runs. `import biasfree as bf` is assumed.", "",
+        "Made from the docstrings. Every function begins with what it gives and the equation it stands for; most end "
+        "in an example that a test runs. `import biasfree as bf` is assumed.", "",
         "```{toctree}", ":maxdepth: 1", "", *(name for name in pages), "```", "",
     ])  # fmt: skip
     PAGES.mkdir(parents=True, exist_ok=True)

@@ -85,7 +85,7 @@ def index_page(verdicts: dict[str, str]) -> str:
         "",
         "Every theorem, lemma, corollary, condition, assumption, equation and figure of Zhang, Saxe & Latham, by its "
         "number in the workshop paper and, where it is known, in the journal; the results of Le & Jegelka, which are "
-        "known here by name only; and what goes beyond both. On the command line `biasfree find \"Eq. 38\"` prints a "
+        'known here by name only; and what goes beyond both. On the command line `biasfree find "Eq. 38"` prints a '
         "row and `biasfree reproduce eq-38` runs it. Verdicts are those of the run this site was built with.",
         "",
     ]
@@ -101,9 +101,16 @@ def entry_lines(entry: papers.Entry, verdicts: dict[str, str]) -> list[str]:
     journal = f" (journal {entry.journal})" if entry.journal else ""
     shown = [f"{study_link(study)}: {verdict(verdicts[study])}" for study in entry.studies]
     drawn = [f"[{study}](#picture-{study})" for study in entry.studies if pictures(study)]
-    lines = [f"(result-{entry.id})=", f"### {plain(entry.label)}{journal}", "", f"{plain(entry.says)} *{plain(entry.place)}*", ""]
+    lines = [
+        f"(result-{entry.id})=",
+        f"### {plain(entry.label)}{journal}",
+        "",
+        f"{plain(entry.says)} *{plain(entry.place)}*",
+        "",
+    ]
     links = {
-        "Function": map(function, entry.functions), "Study": shown, "Picture": drawn, "Test": map(test_link, entry.tests)
+        "Function": map(function, entry.functions), "Study": shown, "Picture": drawn,
+        "Test": map(test_link, entry.tests),
     }  # fmt: skip
     lines += [f"- {kind}: {text}" for kind, all_of in links.items() if (text := ", ".join(all_of))]
     return [*lines, *([f"- Note: {plain(entry.note)}"] if entry.note else []), ""]
@@ -134,7 +141,12 @@ def study_page(study: studies.Study, words: str) -> str:
         lines += [*table(("quantity", "measured", "expected"), rows), plain(found["why"]), ""]
     for i, name in enumerate(pictures(study.id)):
         lines += [f"(picture-{study.id})=", ""] if i == 0 else []
-        lines += [f"```{{image}} ../../_build/studies/figures/{name}", f":alt: {study.title}. {study.statement}", "```", ""]
+        lines += [
+            f"```{{image}} ../../_build/studies/figures/{name}",
+            f":alt: {study.title}. {study.statement}",
+            "```",
+            "",
+        ]
     here = [f"[{plain(e.label)}](#result-{e.id})" for e in papers.ENTRIES if study.id in e.studies]
     lines += [f"In the index: {', '.join(here)}.", "", "## Source", ""]
     lines += [f"```{{literalinclude}} ../../../{source.relative_to(ROOT).as_posix()}", ":language: python", "```", ""]
