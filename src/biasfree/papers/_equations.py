@@ -179,7 +179,7 @@ EQUATIONS = (
     ),
     entry(
         "Eq. 42", "Appendix F.1", "The flow of such a ReLU network.", "theory.eq_42_velocity", "eq-42",
-        "theory/test_deep.py::test_eq_42_is_the_gradient_only_when_mended",
+        "theory/test_deep.py::test_eq_42_is_the_gradient_only_when_corrected",
         note="The last product runs over l' = 1 … l−1, and middle layers keep only their two diagonal blocks.",
     ),
     entry(
