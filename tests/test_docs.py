@@ -32,6 +32,12 @@ def test_other_examples_run() -> None:
         exec(block, {"bf": biasfree})
 
 
+def test_counted_studies_are_as_many() -> None:
+    from biasfree import studies
+
+    assert int(re.search(r"(\d+) studies", README)[1]) == len(studies.studies())
+
+
 def test_commands_and_links_exist() -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / link).exists(), link
