@@ -1,9 +1,9 @@
 """Docstrings are plain text with the field's own symbols: show |x|, W_l and a * b as they are, and shapes as shapes."""
 
 import re
+import sys
 
 from sphinx.application import Sphinx
-from sphinx.ext.autodoc import typehints
 from sphinx.util import typing as sphinx_typing
 
 _LITERAL = re.compile(r"(``.+?``)")
@@ -88,5 +88,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect both."""
     # Before napoleon, which has the default priority.
     app.connect("autodoc-process-docstring", process, priority=400)
-    typehints.stringify_annotation = _shown
+    # Where autodoc turns annotations into text differs from version to version.
+    for name, module in list(sys.modules.items()):
+        if name.startswith("sphinx.ext.autodoc") and hasattr(module, "stringify_annotation"):
+            module.stringify_annotation = _shown
     return {"parallel_read_safe": True, "parallel_write_safe": True}

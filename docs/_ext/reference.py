@@ -1,9 +1,13 @@
 """Reference pages: one per public module, from its ``__all__``, and one with the help of every command."""
 
+import functools
 import importlib
 import inspect
+import re
 from pathlib import Path
 
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from typer.testing import CliRunner
 
@@ -20,6 +24,7 @@ MODULES = {
 }  # fmt: skip
 
 
+@functools.cache
 def public(name: str) -> list[str]:
     """Functions and classes of a module that are documented on its page; what stands at the top level is there."""
     module = importlib.import_module(name)
@@ -76,7 +81,34 @@ def generate(app: Sphinx) -> None:
             target.write_text(text, encoding="utf-8")
 
 
+def link_names(app: Sphinx, doctree: nodes.document) -> None:
+    """Make names in running text links: `bf.plateaus`, `theory.departure(data)`; on the theory page also bare ones."""
+    for literal in list(doctree.findall(nodes.literal)):
+        match = re.fullmatch(r"(?:bf\.|biasfree\.)?([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", literal.astext())
+        if match is None or isinstance(literal.parent, (nodes.reference, addnodes.pending_xref)):
+            continue
+        name = known(match[1], prefixed=literal.astext().startswith(("bf.", "biasfree.")))
+        if name is None and app.env.docname == "theory":
+            name = known(f"theory.{match[1]}", prefixed=True)
+        if name is not None:
+            options = {"refdomain": "py", "reftype": "obj", "reftarget": name, "refexplicit": True, "refwarn": False}
+            link = addnodes.pending_xref("", refdoc=app.env.docname, **options)
+            literal.replace_self(link)
+            link += literal
+
+
+@functools.cache
+def known(name: str, prefixed: bool) -> str | None:
+    """The full name of something public; without prefix only what is named by its module."""
+    module, _, rest = name.partition(".")
+    if rest and module in MODULES:
+        things = public(f"biasfree.{module}")
+        return f"biasfree.{name}" if rest.partition(".")[0] in things else known(rest, True)
+    return f"biasfree.{name}" if prefixed and module in public("biasfree") else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Before the pages are read."""
     app.connect("builder-inited", generate)
+    app.connect("doctree-read", link_names)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

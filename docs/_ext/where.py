@@ -4,7 +4,6 @@ Verdicts and pictures are those that `biasfree reproduce --quick --out docs/_bui
 pages say that nothing was run.
 """
 
-import importlib
 import json
 import re
 from collections.abc import Iterable
@@ -118,7 +117,7 @@ def entry_lines(entry: papers.Entry, verdicts: dict[str, str]) -> list[str]:
 
 def study_page(study: studies.Study, words: str) -> str:
     """One study: claim, verdict, numbers, picture, source."""
-    source = Path(importlib.import_module(study.run.__module__).__file__)
+    source = f"src/{study.run.__module__.replace('.', '/')}.py"
     lines = [
         f"(study-{study.id})=",
         f"# {plain(study.title)}",
@@ -149,7 +148,7 @@ def study_page(study: studies.Study, words: str) -> str:
         ]
     here = [f"[{plain(e.label)}](#result-{e.id})" for e in papers.ENTRIES if study.id in e.studies]
     lines += [f"In the index: {', '.join(here)}.", "", "## Source", ""]
-    lines += [f"```{{literalinclude}} ../../../{source.relative_to(ROOT).as_posix()}", ":language: python", "```", ""]
+    lines += [f"```{{literalinclude}} ../../../{source}", ":language: python", "```", ""]
     return "\n".join(lines)
 
 
