@@ -71,6 +71,13 @@ def reproduce() -> None:
     assert Path("report/index.html").is_file()
 
 
+def find() -> None:
+    """A number of the papers, with the verdict that the study before left."""
+    assert "biasfree.theory.closed_form" in biasfree("find", "Eq. 38")
+    assert "theorem-1: holds" in biasfree("find", "eq-2")
+    assert "no result" in biasfree("find", "Eq. 99", code=2)
+
+
 def diagnose() -> None:
     """A verdict on a table of one's own."""
     assert "linear" in biasfree("diagnose", "table.csv", "--target", "y", "--quick")
@@ -114,8 +121,8 @@ def explore() -> None:
 
 
 COMMANDS = {
-    "simulate": simulate, "reproduce": reproduce, "diagnose": diagnose, "inspect": inspect, "sweep": sweep,
-    "explore": explore,
+    "simulate": simulate, "reproduce": reproduce, "find": find, "diagnose": diagnose, "inspect": inspect,
+    "sweep": sweep, "explore": explore,
 }  # fmt: skip
 
 
