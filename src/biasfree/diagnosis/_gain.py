@@ -47,7 +47,7 @@ class Gain:
         first: the loss at f = 0.
         over_linear, over_intercept: by how much its loss is lower than linear regression's; negative if it is higher.
         since, since_intercept: from which flow time on its loss is lower than linear regression's, without an intercept
-            by 3 % of the first loss, with one at all; None if never.
+            and with one, by 3 % of the first loss; None if never.
         rate: a learning rate at which descent is stable and follows the flow: the largest 1, 2 or 5 × 10ⁿ at or below
             1/⟨‖∂f/∂W‖²⟩, whose inverse bounds the curvature of the loss where residuals are small; None if not known.
     """
@@ -103,9 +103,9 @@ def gain(
 def better_since(
     first: float, linear: Baselines, times: Float[np.ndarray, "times"], losses: Float[np.ndarray, "times"]
 ) -> tuple[float | None, float | None]:
-    """When a learning curve passes below linear regression's loss, without an intercept (by 3 %) and with one."""
-    levels = (linear.plain.loss - BELOW * first, linear.intercept.loss)
-    without, beside = (passing(times, -losses, -level) if len(times) else None for level in levels)
+    """When a learning curve is below linear regression's loss, without intercept and with one, by 3 % of the first."""
+    fits = (linear.plain, linear.intercept)
+    without, beside = (passing(times, -losses, BELOW * first - fit.loss) if len(times) else None for fit in fits)
     return without, beside
 
 

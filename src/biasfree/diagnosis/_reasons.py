@@ -145,7 +145,9 @@ def _suffices(facts: Facts) -> Reason | None:
     left = facts.baselines.plain.loss / facts.levels.first if facts.levels.first else 0.0
     if left > BELOW:
         return None
-    explained = "every label" if facts.baselines.plain.kind == "max margin" else f"all but {left:.2%} of the loss"
+    explained = (
+        "every label" if facts.baselines.plain.kind == "max margin" else f"all but {100 * left:.2g}% of the loss"
+    )
     return Reason(
         "a linear map suffices",
         left,
@@ -167,7 +169,8 @@ def _asymmetry(facts: Facts, linear: bool) -> Reason | None:
         "directions) with the half of the samples that it sees"
     )
     if linear:
-        told += f", which bends the outputs by {facts.nonlinearity:.1%} only, less than {LINEAR:.0%}"
+        bends = f"{100 * facts.nonlinearity:.2g}%"
+        told += f", which bends the outputs by no more than {bends}; up to {LINEAR:.0%} count as linear"
     return Reason("asymmetry", amount, told)
 
 

@@ -53,13 +53,15 @@ def _gain(found: "Diagnosis") -> list[str]:
     ]
     if gain.since is not None:
         told.append(
-            f"it is better than linear regression without intercept from t ≈ {gain.since:.3g}"
+            f"it is better than linear regression without intercept, by {_course.BELOW:.0%}, from t ≈ {gain.since:.3g}"
             f"{'' if drawn is None else drawn.after('since')} on{_steps(found, gain.since)}"
         )
-    if gain.since_intercept is not None and gain.over_intercept > 0:
+    if gain.since_intercept is not None:
         when = gain.since_intercept
         error = "" if drawn is None else drawn.after("since_intercept")
-        told.append(f"and better than with an intercept from t ≈ {when:.3g}{error} on{_steps(found, when)}")
+        told.append(
+            f"and better than with an intercept, by as much, from t ≈ {when:.3g}{error} on{_steps(found, when)}"
+        )
     if gain.network.confusions is not None:
         (right_minus, wrong_minus), (wrong_plus, right_plus) = gain.network.confusions.tolist()
         told.append(
@@ -185,13 +187,17 @@ def _waits(found: "Diagnosis") -> list[str]:
         form = ".4g" if name == "level" else ".3g"
         return f"{value:{form}}" + ("" if error is None else f" ± {error:.2g}")
 
-    shown = "; ".join(
-        f"{about(k, 'level')} from t ≈ {about(k, 'begin')}"
-        + ("" if not np.isfinite(each.end) else f" to {about(k, 'end')}")
-        for k, each in enumerate(waits[:4])
-    )
-    more = f"; and {len(waits) - 4} more" if len(waits) > 4 else ""
-    return [f"the loss waits at {shown}{more}{where}"] if waits else []
+    left = [k for k, each in enumerate(waits) if np.isfinite(each.end)]
+    told = [f"{about(k, 'level')} from t ≈ {about(k, 'begin')} to {about(k, 'end')}" for k in left[:4]]
+    more = [f"{len(left) - 4} more levels"] if len(left) > 4 else []
+    sentences = [f"the loss waits at {'; '.join(told + more)}{where}"] if told else []
+    if len(left) < len(waits):
+        last = len(waits) - 1
+        sentences.append(
+            f"it comes to rest near {about(last, 'level')}: nine tenths of the last fall are made by t ≈ "
+            f"{about(last, 'begin')}{where}"
+        )
+    return sentences
 
 
 def _floor(found: "Diagnosis") -> list[str]:
