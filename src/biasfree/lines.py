@@ -118,18 +118,24 @@ def up_to_sign(
     # The grouping does not depend on these draws, only its speed does.
     probes = np.random.default_rng(0).normal(size=(_PROJECTIONS, dim))
     probes /= np.linalg.norm(probes, axis=1, keepdims=True)
-    candidate = np.zeros(count, dtype=int)
+    candidate, pending = np.zeros(count, dtype=int), np.arange(count)
     for probe in probes:
-        key = np.abs(points @ probe)
+        key = np.abs((points if len(pending) == count else points[pending]) @ probe)
         # Keys of x and −x may be rounded differently.
         candidate = split_at_gaps(candidate, key, max(tolerance, 1e-14 * key.max(initial=0.0)))
+        # Whoever is alone by one key is alone: of generic points nearly all are by the first.
+        crowded = np.bincount(candidate)[candidate] > 1
+        candidate, pending = candidate[crowded], pending[crowded]
 
+    alone = np.ones(count, dtype=bool)
+    alone[pending] = False
+    firsts = [np.flatnonzero(alone)]
+    found = len(firsts[0])
     group, side = np.full(count, -1), np.ones(count)
-    firsts: list[np.ndarray] = []
-    pending, found = np.arange(count), 0
+    group[alone] = np.arange(found)
     while pending.size:
         # The first pending point of every candidate group stands for it; what does not match waits for the next round.
-        _, leader, belongs = np.unique(candidate[pending], return_index=True, return_inverse=True)
+        _, leader, belongs = np.unique(candidate, return_index=True, return_inverse=True)
         reference = points[pending[leader[belongs]]]
         here = points[pending]
         sign = np.where(np.einsum("pd,pd->p", here, reference) < 0, -1.0, 1.0)
@@ -137,11 +143,13 @@ def up_to_sign(
         group[pending[near]], side[pending[near]] = found + belongs[near], sign[near]
         firsts.append(pending[leader])
         found += len(leader)
-        pending = pending[~near]
-    first = np.concatenate(firsts) if firsts else np.zeros(0, dtype=int)
+        candidate, pending = candidate[~near], pending[~near]
+    first = np.concatenate(firsts)
     # Groups in the order in which they first appear.
-    rank = np.argsort(np.argsort(first))
-    return rank[group], side, np.sort(first)
+    appears = np.zeros(count, dtype=bool)
+    appears[first] = True
+    rank = (np.cumsum(appears) - 1)[first]
+    return rank[group], side, np.flatnonzero(appears)
 
 
 def split_at_gaps(

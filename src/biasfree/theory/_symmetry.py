@@ -129,15 +129,20 @@ def symmetry(dataset: Dataset, tolerance: float = 1e-9) -> Symmetry:
     unit = 2.0 ** (np.frexp(np.abs(targets).max(initial=0.0))[1] - 1)
     targets = targets / unit
     allowed *= np.linalg.norm(targets, axis=1).max(initial=0.0)
-    signed = side[:, None] * targets
-    place = point
+    # Of generic data no two samples are at one pair of points, and there is nothing to match.
+    crowded = np.flatnonzero(np.bincount(point, minlength=1)[point] > 1)
+    beside, facing = point[crowded], side[crowded]
+    signed = facing[:, None] * targets[crowded]
+    place = beside
     for values in signed.T:
         place = split_at_gaps(place, values, allowed)
-    cancelling = _matched(place, side, signed[:, 0])
-    rest = np.setdiff1d(np.arange(index.size), cancelling, assume_unique=True)
-    others = rest[_matched(point[rest], side[rest], signed[rest, 0])]
-    pairs = np.sort(np.concatenate([cancelling, others]), axis=1)
+    cancelling = _matched(place, facing, signed[:, 0])
+    rest = np.setdiff1d(np.arange(crowded.size), cancelling, assume_unique=True)
+    others = rest[_matched(beside[rest], facing[rest], signed[rest, 0])]
+    pairs = crowded[np.sort(np.concatenate([cancelling, others]), axis=1)]
     pairs = pairs[np.argsort(pairs[:, 0])]
+    lacking = np.ones(index.size, dtype=bool)
+    lacking[pairs] = False
 
     sums = targets[pairs[:, 0]] + targets[pairs[:, 1]]
     here = point[pairs[:, 0]]
@@ -151,7 +156,7 @@ def symmetry(dataset: Dataset, tolerance: float = 1e-9) -> Symmetry:
         samples=dataset.samples,
         origin=np.flatnonzero(at_origin),
         pairs=index[pairs],
-        unpaired=index[np.setdiff1d(rest, others, assume_unique=True)],
+        unpaired=index[lacking],
         mismatched=index[pairs[mismatched]],
         defects=unit * defects[mismatched],
         tolerance=tolerance,
