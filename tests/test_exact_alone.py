@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import biasfree as bf
-from biasfree.dynamics.exact import _alone
+from biasfree.dynamics.exact import _alone, _explicit
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Trial
 from biasfree.dynamics.exact._data import by_line
 from biasfree.dynamics.exact._field import matrices_of, no_form, pulls_of, velocity
@@ -27,6 +27,12 @@ def generic(seed: int, loss: str = "square") -> tuple[bf.Network, bf.Dataset]:
     targets = rng.standard_normal(12)
     data = bf.Dataset(rng.standard_normal((12, 3)), np.sign(targets) if loss != "square" else targets)
     return bf.Network.init([3, 12, 1], 0.0, 0.05, seed), data
+
+
+@pytest.fixture(autouse=True)
+def never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These networks are so small that events would simply cut their steps (``_travel``)."""
+    monkeypatch.setattr(_explicit, "_DIRECT", 0)
 
 
 @pytest.fixture

@@ -1,14 +1,28 @@
-"""The arrays that compiled functions read and write, by name."""
+"""The arrays that compiled functions read and write, by name.
 
+Each is a tuple for Python and, by ``c``, a structure of ``native/engine.h`` with pointers to the same arrays.
+"""
+
+import ctypes
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
+from biasfree.native import address, structure
+
 START, PLACE, BEFORE = 0, 1, 2  # of a desk's rows
-DEEPEST = 50  # halvings of the unit interval after which float64 ends
+_STACK = (52, 10)  # of the search for roots: halvings until float64 ends, and a polynomial each
+
+_PATTERN = structure("Pattern", "p side owner basis span slides dual i active rows room count")
+_FORM = structure("Form", "p constant matrix i used")
+_LIMITS = structure("Limits", "d rtol atol energy")
+_TRIAL = structure("Trial", "p stages powers curves energies lengths")
+_DESK = structure("Desk", "p rows pull work radius stack")
+_SOUGHT = structure("Sought", "p met ended beyond values i room")
 
 
-class Pattern(NamedTuple):
+class _Pattern(NamedTuple):
     """Which side of each line each active row is on, and what it slides on.
 
     Attributes:
@@ -29,7 +43,21 @@ class Pattern(NamedTuple):
     dual: np.ndarray
 
 
-class Form(NamedTuple):
+class Pattern(_Pattern):
+    __doc__ = _Pattern.__doc__
+
+    @functools.cached_property
+    def c(self) -> ctypes.Structure:
+        """For C."""
+        whole = np.int64
+        return _PATTERN(
+            address(self.side), address(self.owner, whole), address(self.basis), address(self.span, whole),
+            address(self.slides, whole), address(self.dual), len(self.side), len(self.owner), self.basis.shape[1],
+            len(self.slides),
+        )  # fmt: skip
+
+
+class _Form(NamedTuple):
     """Square loss, few rows on many lines: M_h = constant_h − Σ_k matrix_hk w_k v_kᵀ; empty where it is not used.
 
     Of a row alone, by given pulls, ``constant`` holds M's eight coefficients as a curve.
@@ -39,7 +67,16 @@ class Form(NamedTuple):
     matrix: np.ndarray  # (active·dim, active·dim)
 
 
-class Limits(NamedTuple):
+class Form(_Form):
+    __doc__ = _Form.__doc__
+
+    @functools.cached_property
+    def c(self) -> ctypes.Structure:
+        """For C."""
+        return _FORM(address(self.constant), address(self.matrix), len(self.constant) > 0)
+
+
+class _Limits(NamedTuple):
     """What a step may be off by."""
 
     rtol: float
@@ -47,7 +84,16 @@ class Limits(NamedTuple):
     energy: float  # the size that errors of the energy are judged against
 
 
-class Trial(NamedTuple):
+class Limits(_Limits):
+    __doc__ = _Limits.__doc__
+
+    @functools.cached_property
+    def c(self) -> ctypes.Structure:
+        """For C."""
+        return _LIMITS(*self)
+
+
+class _Trial(NamedTuple):
     """Room for steps, and what they leave there."""
 
     stages: np.ndarray  # (16, rows, columns); the first holds the velocity where the next step begins
@@ -55,6 +101,15 @@ class Trial(NamedTuple):
     curves: np.ndarray  # of each step, (steps, 8, rows, columns)
     energies: np.ndarray  # curve of the energy of each step, (steps, 8)
     lengths: np.ndarray  # of each step, (steps,)
+
+
+class Trial(_Trial):
+    __doc__ = _Trial.__doc__
+
+    @functools.cached_property
+    def c(self) -> ctypes.Structure:
+        """For C."""
+        return _TRIAL(*map(address, self))
 
     @classmethod
     def room(cls, steps: int, rows: int, columns: int) -> "Trial":
@@ -65,7 +120,7 @@ class Trial(NamedTuple):
         )
 
 
-class Desk(NamedTuple):
+class _Desk(NamedTuple):
     """Room to work in; nothing of it is kept, but for ``radius``."""
 
     rows: np.ndarray  # where a step begins, the place of a stage, and the one before: (3, rows, columns)
@@ -74,17 +129,26 @@ class Desk(NamedTuple):
     radius: np.ndarray  # how far a group's neurons are from its row, (active,)
     stack: np.ndarray  # of the search for roots, (52, 10)
 
+
+class Desk(_Desk):
+    __doc__ = _Desk.__doc__
+
+    @functools.cached_property
+    def c(self) -> ctypes.Structure:
+        """For C."""
+        return _DESK(*map(address, self))
+
     @classmethod
     def room(cls, rows: int, columns: int, active: int, dim: int, lines: int) -> "Desk":
         """Empty room."""
         outputs = columns - dim
         return cls(
             np.empty((3, rows, columns)), np.empty((active, dim, outputs)), np.empty((4 * outputs + 1, lines)),
-            np.zeros(active), np.empty((DEEPEST + 2, 10)),
+            np.zeros(active), np.empty(_STACK),
         )  # fmt: skip
 
 
-class Sought(NamedTuple):
+class _Sought(NamedTuple):
     """Room for what is found along a curve; times are x ∈ [0, 1], and 2 for what does not happen."""
 
     # Row, line and time of those that meet, and how far beyond at most, as part of the row's size; (room, 4).
@@ -93,6 +157,15 @@ class Sought(NamedTuple):
     ended: np.ndarray  # when each slide ends, and when the loss is at the level; (slides + 1,)
     beyond: np.ndarray  # at each node, how far each slide is beyond its end, as part of all pulls; (8, slides)
     values: np.ndarray  # both margins of every slide and its v·v_begin at the nodes, and the loss; (8, 3·slides + 1)
+
+
+class Sought(_Sought):
+    __doc__ = _Sought.__doc__
+
+    @functools.cached_property
+    def c(self) -> ctypes.Structure:
+        """For C."""
+        return _SOUGHT(*map(address, self), len(self.met))
 
     @classmethod
     def room(cls, crossings: int, slides: int) -> "Sought":

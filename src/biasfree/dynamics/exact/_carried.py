@@ -42,6 +42,7 @@ class Carried:
         pattern: sides and slides of the active rows.
         groups: how neurons are made of rows.
         linear: no line matters.
+        strain: how far lines have driven each group apart, see ``split``.
         riders: neurons that ride along, see ``_riders``.
         still: neurons that no sample sees and that never move, but for weight decay.
     """
@@ -63,7 +64,7 @@ class Carried:
         rows, owner = self.groups.rows()
         self.z = np.ascontiguousarray(rows)
         active = len(rows) - len(owner)
-        self._strain = np.zeros(active)
+        self.strain = np.zeros(active)
         products = self.z[:active, : self.dim] @ data.transposed
         side = np.where(products < 0, -1.0, 1.0)
         self.pattern = nobody_slides(side, np.concatenate([np.arange(active), owner]), self.dim)
@@ -156,6 +157,12 @@ class Carried:
         return self._form
 
     # Events
+
+    def travelled(self, z: Float[np.ndarray, "rows columns"], pattern: Pattern) -> None:
+        """Rows and pattern are others, the groups are not."""
+        if pattern is not self.pattern:
+            self._form = None
+        self.z, self.pattern = z, pattern
 
     def decide(self, h: int, met: np.ndarray) -> list[Noted]:
         """What row ``h`` does on the lines it has ``met``, or, with none, where a slide of it ends."""
@@ -250,8 +257,8 @@ class Carried:
         with np.errstate(divide="ignore"):
             lasts = 2 * radius[rows] / across
         soon = (lasts <= _SOON * pace) & (kick * lasts * lasts <= _SOON * self.rtol * size * pace)
-        self._strain += np.bincount(rows, np.where(soon, 0.0, kick * pace / size), minlength=self.active)
-        torn = ~soon & (self._strain[rows] > _BEARS * self.tolerance)
+        self.strain += np.bincount(rows, np.where(soon, 0.0, kick * pace / size), minlength=self.active)
+        torn = ~soon & (self.strain[rows] > _BEARS * self.tolerance)
         if not torn.any():
             return False
         self._part({int(h): int(line) for h, line in near[torn]})
@@ -331,7 +338,7 @@ class Carried:
     def _take(self, groups: _merging.Merged, pattern: Pattern, leaders: np.ndarray) -> None:
         """Go on with these groups, whose sides and slides are those of rows ``leaders`` of ``pattern``."""
         self.groups, self._form = groups, None
-        self._strain = np.zeros(len(leaders))
+        self.strain = np.zeros(len(leaders))
         rows, owner = groups.rows()
         self.z, active = np.ascontiguousarray(rows), len(leaders)
         slides, dual = [np.zeros((0, 2), dtype=np.int64)], [np.zeros((0, self.dim))]

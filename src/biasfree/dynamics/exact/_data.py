@@ -13,6 +13,8 @@ and with the residuals e_i = −∂ℓ/∂f_i / P the neurons obey
 For square loss the residuals are linear in the outputs, and four sums per line stand for all its samples.
 """
 
+import ctypes
+import functools
 import math
 from typing import NamedTuple
 
@@ -22,12 +24,20 @@ from jaxtyping import Float, Int
 from biasfree.datasets import Dataset
 from biasfree.dynamics._moments import Moments
 from biasfree.lines import Lines
+from biasfree.native import address, structure
 
 SQUARE, LOGISTIC, EXPONENTIAL, CROSS_ENTROPY = 0, 1, 2, 3
 KINDS = {"square": SQUARE, "logistic": LOGISTIC, "exponential": EXPONENTIAL, "cross-entropy": CROSS_ENTROPY}
 
 
-class Data(NamedTuple):
+_DATA = structure(
+    "Data",
+    "p transposed begin position target powers sums given d a b decay samples offset mass given_at given_rate "
+    "i loss by_loss gives dim lines outputs",
+)
+
+
+class _Data(NamedTuple):
     """The samples by line, and the constants of the flow."""
 
     transposed: Float[np.ndarray, "dim lines"]  # d_l
@@ -47,6 +57,20 @@ class Data(NamedTuple):
     given: Float[np.ndarray, "coefficients 2*outputs lines"]  # p and q as a curve in x (``_alone``), or nothing
     given_at: float  # its x at time 0
     given_rate: float  # how much x grows in a unit of time
+
+
+class Data(_Data):
+    __doc__ = _Data.__doc__
+
+    @functools.cached_property
+    def c(self) -> ctypes.Structure:
+        """For C (``native/engine.h``)."""
+        arrays = (self.position, self.target, self.powers, self.sums, self.given)
+        return _DATA(
+            address(self.transposed), address(self.begin, np.int64), *map(address, arrays), self.a, self.b, self.decay,
+            self.samples, self.offset, self.mass, self.given_at, self.given_rate, self.loss, self.by_loss,
+            len(self.given) > 0, *self.transposed.shape, self.outputs,
+        )  # fmt: skip
 
     @property
     def directions(self) -> Float[np.ndarray, "lines dim"]:

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import level_of, pulls_of
-from biasfree.dynamics.exact._kernels import BLUR, ROUNDING, scan
+from biasfree.dynamics.exact._kernels import BLUR, CURVE, ROUNDING, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import drawn_from_zero, resting
 
@@ -139,12 +139,16 @@ def real(
 ) -> int:  # fmt: skip
     """Leave out crossings that are made by a curve's own error; how many are left.
 
-    A row close to a line, or leaving it slowly, may be taken beyond it by ``slack`` of its size, while its velocity
-    there leads back, or nowhere. ``length`` is that of the curve, for pulls that are given.
+    A row close to a line, or leaving it slowly, may be taken beyond it while its velocity there leads back, or nowhere:
+    by ``slack`` of its size at the curve's end, and ``CURVE`` times that within it. ``length`` is that of the curve,
+    for pulls that are given.
     """
     met, dim, keep = sought.met[:count], len(data.transposed), np.ones(count, dtype=bool)
-    for n in np.flatnonzero((met[:, 2] <= 1.0) & (met[:, 3] <= slack))[:_SHALLOW].tolist():
+    for n in np.flatnonzero((met[:, 2] <= 1.0) & (met[:, 3] <= CURVE * slack))[:_SHALLOW].tolist():
         (row, line), x = met[n, :2].astype(int).tolist(), float(met[n, 2])
+        end = curve[-1, row]
+        if pattern.side[row, line] * (end[:dim] @ data.transposed[:, line]) < -slack * np.abs(end).max():
+            continue
         here = data._replace(given_at=data.given_at + data.given_rate * x * length) if len(data.given) else data
         z = on_curve(basis(x), curve)
         found, second, held = pulls_of(z, here, pattern.side), z[row, dim:], pattern.basis[row, : pattern.span[row]]

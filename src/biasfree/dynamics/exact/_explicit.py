@@ -7,17 +7,21 @@ import numpy as np
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics._status import Status
-from biasfree.dynamics.exact._alone import join
+from biasfree.dynamics.exact._alone import Joined, join
 from biasfree.dynamics.exact._arrays import Desk, Limits, Sought
 from biasfree.dynamics.exact._data import by_moments
 from biasfree.dynamics.exact._events import Event, farthest, happenings, polished, real, scanned
 from biasfree.dynamics.exact._kicks import Crossings, Step
 from biasfree.dynamics.exact._state import State, View
 from biasfree.dynamics.exact._steps import Steps
+from biasfree.dynamics.exact._travel import Wanted, travel
 
 _MERGE_EVERY, _MERGE_SOON, _MERGE_SELDOM = 25, 4, 400  # steps between looks for parallel neurons
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
 _WATCH = 8  # steps between looks whether a group has come apart
+_DIRECT = 3_000  # multiplications in the velocity of all rows up to which every event may cut a step of all of them
+_TOGETHER = 32  # steps taken at once there
+_STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which others are asked (``_rest``)
 _FIRST = 0.05  # of the time in which the start would move by its own size, the first step
 
 
@@ -40,6 +44,9 @@ class Explicit:
         if until - began <= _unresolved(began):  # nothing can be added to the time that is short of the end
             state.time, z, energy = until, now.z, state.energy
             return Piece(began, until, lambda t: view.point(z, energy, t), "explicit steps of order 8", 0)
+        piece = self._travelled(until) if self._is_small() else None
+        if piece is not None:
+            return piece
         while True:
             taken = self._taken(until - began)
             if isinstance(taken, Status):
@@ -57,6 +64,35 @@ class Explicit:
             view = state.view()
         ended = self._end(steps, events, met, until, began)
         return self._piece(steps, order, view, began, until, ended)
+
+    def _is_small(self) -> bool:
+        """Whether a step of all rows costs so little that events may cut it."""
+        now = self.state.carried
+        products = now.active * now.pattern.side.shape[1] * now.z.shape[1]
+        return 0 < products <= _DIRECT and 1 < now.dim and not now.riders.size and not (now.pattern.span == now.dim).any()
+
+    def _travelled(self, until: float) -> Piece | None:
+        """Steps through plain events; None where the next one is not plain."""
+        state, now, pace, plan = self.state, self.state.carried, self.state.pace, self.state.plan
+        began, view, stiff = state.time, state.view(), _STIFF if pace.stiff < _STIFF else plan.max_steps
+        merge = self._merge_wait - (pace.accepted - self._merged_at)
+        watch = _TOGETHER if len(now.z) == now.active and plan.weight_decay == 0 else _WATCH
+        wanted = Wanted(
+            began, until - began, plan.stop.level, state.limits.rtol, plan.rtol, now.tolerance,
+            max(1, min(merge, watch)), plan.max_steps, stiff, pace.accepted + _LOOK, state.last_event - began,
+            state.energy,
+        )  # fmt: skip
+        found = travel(now.z, now.data, now.pattern, state.limits, now.apart(), now.strain, pace, wanted)
+        if not found.lengths.size:
+            return None
+        now.travelled(found.z, found.pattern)
+        state.arrived(began, found)
+        steps = Steps.cut(found.trial, found.lengths, found.parts)
+        state.time = _later(began, steps.arrival, until)
+        ended = None if state.is_finite else _status.not_finite(plan.axis, began)
+        if ended is None:
+            self._look_around()
+        return self._piece(steps, found.order, view, began, until, ended)
 
     def _piece(
         self, steps: Steps, order: int, view: View, began: float, until: float, ended: Status | None = None
@@ -131,16 +167,15 @@ class Explicit:
         begin, length = steps.last
         noted = []
         if events:
-            step = Step(length, steps.curves[-1], now.data, now.pattern)
-            heavy = np.zeros(now.active, dtype=bool)
-            heavy[now.groups.row_of[now.riders]] = True
-            steps.joined = join(step, events, met, self._limits(), now.pulls(), heavy)
-            event, end = steps.joined.event, steps.joined.end
+            event, end = events[0], events[0].time
+            if not self._is_small():
+                steps.joined = self._joined(Step(length, steps.curves[-1], now.data, now.pattern), events, met)
+                event, end = steps.joined.event, steps.joined.end
+                noted = now.joined(steps.joined)
             steps.arrival = float(begin + end * length)
             if event is not None and event.kind == "level":
                 guess, steps.arrival, level = steps.arrival, begin + length, state.plan.stop.level
                 steps.arrival = polished(lambda t: steps.at(t)[0], guess, begin + length, now.data, now.active, level)
-            noted = now.joined(steps.joined)
         now.z, state.energy = steps.at(steps.arrival)
         state.time = _later(began, steps.arrival, until)
         for x, each in noted:
@@ -150,11 +185,18 @@ class Explicit:
             state.moved()
         if event is None:
             state.pace.free(steps.arrival - begin)
-        if not (math.isfinite(state.energy) and math.isfinite(state.size)):
+        if not state.is_finite:
             return _status.not_finite(state.plan.axis, began)
         if ended is None:
             self._look_around()
         return ended
+
+    def _joined(self, step: Step, events: list[Event], met: Crossings) -> Joined:
+        """The step with rows that go alone; none that others ride with does."""
+        now = self.state.carried
+        heavy = np.zeros(now.active, dtype=bool)
+        heavy[now.groups.row_of[now.riders]] = True
+        return join(step, events, met, self._limits(), now.pulls(), heavy)
 
     def _look_around(self) -> None:
         """Merge what has become parallel, and let go what has come apart."""

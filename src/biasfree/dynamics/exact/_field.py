@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import CROSS_ENTROPY, EXPONENTIAL, SQUARE, Data
+from biasfree.dynamics.exact._kernels import log_level
 from biasfree.dynamics.exact._methods import basis, on_curve
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
@@ -59,8 +60,7 @@ def pulls_of(
 
 def level_of(z: Float[np.ndarray, "rows columns"], active: int, data: Data) -> float:
     """ln L with the sides that the rows have there: some may have crossed lines within a step."""
-    side = np.where(z[:active, : len(data.transposed)] @ data.transposed < 0, -1.0, 1.0)
-    return float(line_pulls(*line_outputs(z, data, side), data)[0])
+    return log_level(np.ascontiguousarray(z), active, data)
 
 
 def matrices_of(

@@ -1,19 +1,20 @@
-"""Steps one after the other, until something happens within one."""
+"""Steps one after the other, until something happens within one (``native/march.c``)."""
 
-import math
+from ctypes import byref
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
+from biasfree.dynamics.exact._arrays import Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._kernels import BLUR, attempt, scan
+from biasfree.dynamics.exact._kernels import METHODS, engine
 from biasfree.dynamics.exact._methods import Method
+from biasfree.native import address, structure
 
-_SHRINK_MOST, _SHRINK = 0.1, 0.2  # usual bounds of a step's change
-_CAREFUL = 0.9  # usual part of the step that the error allows
-_STABLE = 4.0  # step × fastest rate from which stability holds the steps; that of order 8 ends near 6
+_GOING = structure("Going", "d left smallest longest step per_time energy level i stiff steps")
+_MARCHED = structure("Marched", "d step smallest i steps rejected stiff crossings")
+_APART = structure("Apart", "p spread share")
 
 
 class Going(NamedTuple):
@@ -58,44 +59,16 @@ def march(
     ``apart`` holds spread and share of the passive rows (``Merged``). The velocity where the steps end is the trial's
     first stage.
     """
-    taken, rejected, crossings, stiff, first = 0, 0, -1, going.stiff, 0
-    time, energy, step, smallest, allowed = 0.0, going.energy, going.step, math.inf, limits
-    desk.rows[START], active, dim = z, len(pattern.side), len(data.transposed)
-    while crossings < 0 and taken < going.steps and rejected <= 2 * going.steps and time < going.left:
-        length = min(step, going.longest, going.left - time)
-        if not length > going.smallest:
-            break
-        if going.per_time > 0:
-            allowed = Limits(limits.rtol * min(1.0, length * going.per_time), 0.0, limits.energy)
-        error, stiffness = attempt(
-            taken, first, time, length, energy, data, pattern, form, allowed, method, apart[1], trial, desk
-        )
-        wanted, held, first = length * _factor(error, method), stiffness > _STABLE, 1
-        if not error <= 1:
-            # At the edge of stability every second or third step fails.
-            step, rejected, stiff = wanted, rejected + 1, stiff + 3 if held else max(0, stiff - 1)
-            continue
-        # A step cut short by the end says nothing against the one that was planned.
-        step, smallest = wanted if length >= step else max(step, wanted), min(smallest, length)
-        stiff, trial.lengths[taken] = stiff + 1 if held else max(0, stiff - 1), length
-        if len(z) > active:
-            reach = math.sqrt(dim) * apart[0] * np.abs(desk.rows[START, active:, :dim]).max(axis=1)  # at least
-            desk.radius[:] = np.bincount(pattern.owner[active:], reach, minlength=active)
-        else:
-            desk.radius[:] = 0.0
-        crossings = scan(trial.curves[taken], time, length, BLUR, data, pattern, going.level, desk, sought)
-        energy = float(trial.energies[taken, 7])
-        desk.rows[START] = trial.curves[taken, 7]
-        trial.stages[0], trial.powers[0] = trial.stages[method.core - 1], trial.powers[method.core - 1]
-        taken, time = taken + 1, time + length
-    return Marched(taken, rejected, step, stiff, smallest, crossings)
+    found = _MARCHED()
+    engine().biasfree_march(
+        address(z), byref(_GOING(**going._asdict())), byref(data.c), byref(pattern.c), byref(form.c), byref(limits.c),
+        byref(METHODS[method.number]), byref(apart_in_c(apart)), byref(trial.c), byref(desk.c), byref(sought.c),
+        byref(found),
+    )  # fmt: skip
+    return Marched(found.steps, found.rejected, found.step, found.stiff, found.smallest, found.crossings)
 
 
-def _factor(error: float, method: Method) -> float:
-    """What the next step should be, in units of one of this error."""
-    if not error < math.inf:
-        return _SHRINK_MOST
-    factor = _CAREFUL * max(error, 1e-14) ** (-1 / method.order)
-    if error <= 1:
-        return min(method.grow, max(_SHRINK, factor))
-    return max(_SHRINK if error < 1e10 else _SHRINK_MOST, factor)
+def apart_in_c(apart: Float[np.ndarray, "2 passive"]) -> object:
+    """Spread and share of the passive rows, for C."""
+    begin = address(apart)
+    return _APART(begin, begin + apart.itemsize * apart.shape[1])

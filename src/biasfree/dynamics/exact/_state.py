@@ -20,6 +20,7 @@ from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import Merged
 from biasfree.dynamics.exact._methods import ORDER_8, Method
 from biasfree.dynamics.exact._pace import Pace
+from biasfree.dynamics.exact._travel import Travelled
 from biasfree.switching import Switches
 
 SAFETY = 0.3  # part of rtol that a step may spend
@@ -119,6 +120,20 @@ class State:
             now.z, going, now.data, now.pattern, now.form(), limits, method, now.apart(), self.trial, desk, sought
         )
         return marched, desk, sought
+
+    def arrived(self, began: float, found: Travelled) -> None:
+        """At the end of a course through events (``_travel``)."""
+        self.energy, self.last_event = found.energy, began + found.last_event
+        self.inadmissible = max(self.inadmissible, found.beyond)
+        self.trial.stages[0], self.trial.powers[0] = found.trial.stages[0], found.trial.powers[0]
+        members = self.carried.groups.groups
+        happened = zip(found.when.tolist(), found.rows.tolist(), found.lines.tolist(), found.kinds.tolist(), strict=True)
+        self.noted += [(began + time, Noted(members[row].members, line, kind)) for time, row, line, kind in happened]
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether rows and energy are numbers."""
+        return math.isfinite(self.energy) and math.isfinite(self.size)
 
     @property
     def level(self) -> float:

@@ -12,16 +12,18 @@ from biasfree.dynamics.exact._methods import basis, on_curve
 
 @dataclass
 class Steps:
-    """Steps one after the other; only in the last one something may happen.
+    """Steps one after the other; only in the last one rows may go alone.
 
     Attributes:
         begins: when each begins, and the end of all, since the first one's beginning.
+        lengths: of each, to the end of its curve: an event may have cut it short.
         curves, energies: of each.
         joined: what rows that met events in the last one do.
         arrival: how far the steps are gone.
     """
 
     begins: Float[np.ndarray, "steps+1"]
+    lengths: Float[np.ndarray, "steps"]
     curves: Float[np.ndarray, "steps 8 rows columns"]
     energies: Float[np.ndarray, "steps 8"]
     arrival: float
@@ -30,17 +32,24 @@ class Steps:
     @classmethod
     def of(cls, trial: Trial, count: int) -> "Steps":
         """What a march has left."""
-        begins = np.concatenate([[0.0], np.cumsum(trial.lengths[:count])])
-        return cls(begins, trial.curves[:count].copy(), trial.energies[:count].copy(), float(begins[-1]))
+        begins, lengths = np.concatenate([[0.0], np.cumsum(trial.lengths[:count])]), trial.lengths[:count].copy()
+        return cls(begins, lengths, trial.curves[:count].copy(), trial.energies[:count].copy(), float(begins[-1]))
+
+    @classmethod
+    def cut(cls, trial: Trial, lengths: Float[np.ndarray, "steps"], parts: Float[np.ndarray, "steps"]) -> "Steps":
+        """Steps of which only parts were gone; the trial is theirs."""
+        begins, count = np.concatenate([[0.0], np.cumsum(lengths * parts)]), len(lengths)
+        return cls(begins, lengths, trial.curves[:count], trial.energies[:count], float(begins[-1]))
 
     @property
     def last(self) -> tuple[float, float]:
         """Beginning and length of the last step."""
-        return float(self.begins[-2]), float(self.begins[-1] - self.begins[-2])
+        return float(self.begins[-2]), float(self.lengths[-1])
 
     def without_last(self) -> "Steps":
         """All but the last."""
-        return Steps(self.begins[:-1], self.curves[:-1], self.energies[:-1], float(self.begins[-2]))
+        shorter = (each[:-1] for each in (self.begins, self.lengths, self.curves, self.energies))
+        return Steps(*shorter, float(self.begins[-2]))
 
     @property
     def ends(self) -> list[float]:
@@ -51,7 +60,7 @@ class Steps:
         """Rows and energy a time after the beginning."""
         time = min(max(time, 0.0), self.arrival)
         n = min(int(np.searchsorted(self.begins, time, side="right")) - 1, len(self.curves) - 1)
-        x = (time - self.begins[n]) / (self.begins[n + 1] - self.begins[n])
+        x = float(time - self.begins[n]) / float(self.lengths[n])
         weights = basis(x)
         z, energy = on_curve(weights, self.curves[n]), float(weights @ self.energies[n])
         if self.joined is not None and n == len(self.curves) - 1:

@@ -1,0 +1,136 @@
+"""Steps from event to event where a network is small (``native/travel.c``).
+
+A step of all rows costs microseconds there. So a step in which something happens is simply cut at its first event, as
+often as need be, and control comes back to Python only where an event is not plain, or something is due.
+"""
+
+from ctypes import byref
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from biasfree.dynamics.exact._arrays import Desk, Limits, Pattern, Sought, Trial
+from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._kernels import METHODS, engine
+from biasfree.dynamics.exact._march import apart_in_c
+from biasfree.dynamics.exact._pace import Pace
+from biasfree.native import address, structure
+
+_CROSSINGS = 512  # of one step that there is room for: where there are more, others decide
+_EVENTS = 2048  # of one course that there is room for
+_OVERHEAD = 2_000  # multiplications that cost as much as what a step costs besides them
+_KINDS = np.array(["cross", "slide", "leave"])  # of events, as C numbers them
+_STOPPED = 2  # no step is long enough to be added to the time
+_COURSE = structure(
+    "Course",
+    "d began left level slack rtol angle i steps attempts stiff look d last_event time energy inadmissible i taken events order why "
+    "d long short gap overhead smallest i stiffness accepted rejected evaluations",
+)
+_RECORD = structure("Record", "p parts when rows lines kinds strain scratch i room")
+
+
+class Wanted(NamedTuple):
+    """How far a course may go.
+
+    Attributes:
+        began, left: when it begins, and the time until its end.
+        level: ln L that ends it.
+        slack: the error of a curve.
+        rtol, angle: of the run, and between the neurons of a group.
+        steps, attempts: that may be taken, and of the whole run.
+        stiff, look: steps held by stability, and accepted ones, from which exponential steps and rest are thought of.
+        last_event: when there was one, since the beginning.
+        energy: so far.
+    """
+
+    began: float
+    left: float
+    level: float
+    slack: float
+    rtol: float
+    angle: float
+    steps: int
+    attempts: int
+    stiff: int
+    look: int
+    last_event: float
+    energy: float
+
+
+class Travelled(NamedTuple):
+    """Where a course led.
+
+    Attributes:
+        z, pattern: rows and pattern at its end.
+        time, energy: likewise, since its beginning and all together.
+        last_event: when there was one.
+        lengths, parts: of each step, and how much of it was gone.
+        trial: the steps' curves.
+        order: of the steps.
+        beyond: how far a slide was beyond its end.
+        when, rows, lines, kinds: of every event.
+        stopped: no step was long enough to be added to the time.
+    """
+
+    z: Float[np.ndarray, "rows columns"]
+    pattern: Pattern
+    time: float
+    energy: float
+    last_event: float
+    lengths: Float[np.ndarray, "steps"]
+    parts: Float[np.ndarray, "steps"]
+    trial: Trial
+    order: int
+    beyond: float
+    when: Float[np.ndarray, "events"]
+    rows: Int[np.ndarray, "events"]
+    lines: Int[np.ndarray, "events"]
+    kinds: np.ndarray
+    stopped: bool
+
+
+def travel(
+    z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, limits: Limits,
+    apart: Float[np.ndarray, "2 passive"], strain: Float[np.ndarray, "active"], pace: Pace, wanted: Wanted,
+) -> Travelled:  # fmt: skip
+    """Steps of one order from rows ``z`` through plain events; pace and groups' strain are changed."""
+    active, dim = len(pattern.side), len(data.transposed)
+    z, own = z.copy(), _with_room(pattern, active)
+    trial, parts, when = Trial.room(wanted.steps, *z.shape), np.empty(wanted.steps), np.empty(_EVENTS)
+    rows, lines, kinds = np.empty((3, _EVENTS), dtype=np.int64)
+    scratch = np.empty(2 * (active + data.outputs * data.transposed.shape[1]))
+    desk = Desk.room(*z.shape, active, dim, data.transposed.shape[1])
+    sought = Sought.room(_CROSSINGS, len(own.slides))
+    course: Any = _COURSE(
+        **wanted._asdict(), long=pace.long, short=pace.short, gap=pace.gap,
+        overhead=_OVERHEAD / (active * data.transposed.shape[1] * z.shape[1]), smallest=pace.smallest, stiffness=pace.stiff, accepted=pace.accepted, rejected=pace.rejected,
+        evaluations=pace.evaluations,
+    )  # fmt: skip
+    own.c.count = len(pattern.slides)
+    happened = (address(each, np.int64) for each in (rows, lines, kinds))
+    record = _RECORD(address(parts), address(when), *happened, address(strain), address(scratch), _EVENTS)
+    engine().biasfree_travel(
+        address(z), byref(data.c), byref(own.c), byref(limits.c), byref(METHODS), byref(apart_in_c(apart)),
+        byref(trial.c), byref(desk.c), byref(sought.c), byref(course), byref(record),
+    )  # fmt: skip
+    pace.long, pace.short, pace.gap, pace.stiff = course.long, course.short, course.gap, course.stiffness
+    pace.accepted, pace.rejected, pace.evaluations = course.accepted, course.rejected, course.evaluations
+    pace.smallest = course.smallest
+    taken, events, slides = course.taken, course.events, own.c.count
+    if events:
+        pattern = Pattern(own.side, own.owner, own.basis, own.span, own.slides[:slides].copy(), own.dual[:slides].copy())
+    return Travelled(
+        z, pattern, course.time, course.energy, course.last_event, trial.lengths[:taken], parts[:taken], trial,
+        course.order, course.inadmissible, when[:events], rows[:events], lines[:events], _KINDS[kinds[:events]],
+        course.why == _STOPPED,
+    )  # fmt: skip
+
+
+def _with_room(pattern: Pattern, more: int) -> Pattern:
+    """A copy with room for more slides."""
+    return Pattern(
+        pattern.side.copy(), pattern.owner, pattern.basis.copy(), pattern.span.copy(),
+        np.concatenate([pattern.slides, np.empty((more, 2), dtype=np.int64)]),
+        np.concatenate([pattern.dual, np.empty((more, pattern.dual.shape[1]))]),
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""The part of biasfree that is written in C: steps and events of the exact flow (``*.c`` beside this file).
+
+A wheel brings the library along. In a checkout whose C sources have changed it is compiled once more, in a second or
+two, and kept in the user's cache folder. Structures here have the members of those in ``engine.h``, in their order.
+"""
+
+import ctypes
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from biasfree.native import _build
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The loaded library."""
+    shipped = _build.HERE / _build.name()
+    return ctypes.CDLL(str(shipped if shipped.exists() else _build.build(_cache_folder())))
+
+
+def _cache_folder() -> Path:
+    """Where compiled code of this user is kept."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "biasfree"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "biasfree"
+
+
+def address(array: np.ndarray, dtype: Any = np.float64) -> int:
+    """Where an array's numbers begin; it must be contiguous and of the type that C takes it for."""
+    if array.dtype != dtype or not array.flags.c_contiguous:
+        raise TypeError(f"need a contiguous array of {np.dtype(dtype)}, got {array.dtype} {array.shape} {array.strides}.")
+    return int(array.__array_interface__["data"][0])
+
+
+def structure(what: str, members: str) -> type[ctypes.Structure]:
+    """A C structure from the names of its members, in order; p, i or d before some says that they are pointers, whole
+    numbers or numbers.
+
+    >>> structure("Interval", "d low high i parts").__name__
+    'Interval'
+    """
+    types: dict[str, Any] = {"p": ctypes.c_void_p, "d": ctypes.c_double, "i": ctypes.c_int64}
+    fields, kind = [], types["d"]
+    for word in members.split():
+        if word in types:
+            kind = types[word]
+        else:
+            fields.append((word, kind))
+    return type(what, (ctypes.Structure,), {"_fields_": fields})

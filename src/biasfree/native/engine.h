@@ -1,0 +1,122 @@
+/* What the compiled parts of the exact flow share: the arrays they work on, by name, and what each file offers.
+
+   Arrays are contiguous and belong to Python (biasfree/dynamics/exact/_arrays.py and _data.py have the same structures,
+   with the meaning of every member). Nothing is allocated here and nothing is kept between calls, but for the tables of
+   the Runge-Kutta methods. The equations are those of biasfree/dynamics/exact/_data.py. */
+
+#ifndef BIASFREE_ENGINE_H
+#define BIASFREE_ENGINE_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef _WIN32
+#define PUBLIC __declspec(dllexport)
+#else
+#define PUBLIC __attribute__((visibility("default")))
+#endif
+
+enum { SQUARE = 0, LOGISTIC = 1, EXPONENTIAL = 2, CROSS_ENTROPY = 3 };
+enum { START = 0, PLACE = 1, BEFORE = 2 };  /* of a desk's rows */
+enum { NODES = 8, STAGES = 16, DEEPEST = 50 }; /* points of a curve, of a step, and halvings until float64 ends */
+
+#define NEAR_BY 3.0      /* the time of a crossing that only comes within a group's radius */
+#define BLUR 1e-12       /* beyond a line: by this part of a row's size, above what rounding makes of zero */
+#define ROUNDING 1e-13   /* of all pulls together, what rounding may have made of one */
+/* Times a step's tolerance, how far its curve may be from the last stage's place. Over 40 wide problems 99 of 100 steps
+   of each were below 77, single ones at up to 450; 3,700 where a fast direction is at rest to rounding and the step is
+   far too long for it, which the step's end does not show (wide seed 523). */
+#define CURVE 100.0
+#define NOTHING 1e-250   /* a row so small is as good as zero: its squares and errors are no numbers */
+
+typedef struct {
+    const double *transposed;  /* (dim, lines) */
+    const int64_t *begin;      /* (lines + 1) */
+    const double *position;    /* (samples) */
+    const double *target;      /* (samples, outputs) */
+    const double *powers;      /* (2, lines) */
+    const double *sums;        /* (2, outputs, lines) */
+    const double *given;       /* (8, 2 outputs, lines), or nothing */
+    double a, b, decay, samples, offset, mass, given_at, given_rate;
+    int64_t loss, by_loss, gives, dim, lines, outputs;
+} Data;
+
+typedef struct {
+    double *side;          /* (active, lines) */
+    const int64_t *owner;  /* (rows) */
+    double *basis;         /* (active, room, dim) */
+    int64_t *span;         /* (active) */
+    int64_t *slides;       /* (count, 2) */
+    double *dual;          /* (count, dim) */
+    int64_t active, rows, room, count;
+} Pattern;
+
+typedef struct {
+    const double *constant, *matrix;
+    int64_t used;
+} Form;
+
+typedef struct { double rtol, atol, energy; } Limits;
+
+typedef struct {
+    int64_t number, order, core, stages;
+    double grow;
+} Method;
+
+typedef struct { double *stages, *powers, *curves, *energies, *lengths; } Trial;
+
+typedef struct { double *rows, *pull, *work, *radius, *stack; } Desk;
+
+typedef struct {
+    double *met;     /* (room, 4): row, line, time, depth */
+    double *ended;   /* (slides + 1) */
+    double *beyond;  /* (8, slides) */
+    double *values;  /* (8, 3 slides + 1) */
+    int64_t room;
+} Sought;
+
+/* Coefficients of the methods, two of them, and of Bernstein's polynomials: _methods.py. */
+typedef struct {
+    const double *a, *times, *errors, *dense;     /* (2, 16, 16), (2, 16), (2, 3, 16), (2, 8, 16) */
+    const double *nodes, *at_nodes, *from_nodes;  /* (8), (8, 8), (8, 8) */
+} Tables;
+
+extern Tables TABLES;
+
+/* field.c */
+void outputs_of(const double *z, const Data *data, const double *side, int64_t active, double *work);
+void given_pulls(const Data *data, double x, double *work);
+double log_loss(const double *work, const Data *data);
+void pulls(double *work, const Data *data, double shift);
+double pulls_here(const double *z, const Data *data, const Pattern *pattern, double *work);
+double velocity(const Data *data, const Pattern *pattern, const Form *form, double time, const Desk *desk,
+                double *stage);
+
+/* step.c */
+typedef struct { double error, stiffness; } Judged;
+Judged attempt(int64_t n, int64_t first, double time, double step, double energy, const Data *data,
+               const Pattern *pattern, const Form *form, const Limits *limits, const Method *method,
+               const double *share, const Trial *trial, const Desk *desk);
+
+/* search.c */
+int64_t scan(const double *curve, double begin, double length, double blur, const Data *data, const Pattern *pattern,
+             double level, const Desk *desk, const Sought *sought);
+
+/* march.c */
+typedef struct {
+    double left, smallest, longest, step, per_time, energy, level;
+    int64_t stiff, steps;
+} Going;
+typedef struct {
+    double step, smallest;
+    int64_t steps, rejected, stiff, crossings;
+} Marched;
+typedef struct { double *spread, *share; } Apart;  /* (passive) each */
+double next_length(double error, const Method *method);
+void reach_of_groups(const Data *data, const Pattern *pattern, const Apart *apart, const Desk *desk);
+
+static inline double largest(double one, double other) { return one > other ? one : other; }
+static inline double smallest(double one, double other) { return one < other ? one : other; }
+
+#endif

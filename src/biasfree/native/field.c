@@ -1,0 +1,341 @@
+/* The velocity of all rows with their sides held, and the loss. */
+
+#include "engine.h"
+
+Tables TABLES;
+
+enum { FEW_LINES = 16 };
+
+PUBLIC void biasfree_tables(const Tables *tables) { TABLES = *tables; }
+
+/* The part of one row, without loops over so few lines. */
+static void add_outputs(const double *row, const Data *data, const double *side, double *work) {
+    const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs;
+    for (int64_t line = 0; line < lines; line++) {
+        const double *d = data->transposed + line;
+        double along = row[0] * d[0];
+        for (int64_t j = 1; j < dim; j++) along += row[j] * d[j * lines];
+        const double bent = side[line] * along;
+        for (int64_t k = 0; k < outputs; k++) {
+            work[k * lines + line] += data->a * row[dim + k] * along;
+            work[(outputs + k) * lines + line] += data->b * row[dim + k] * bent;
+        }
+    }
+}
+
+/* lin_l and even_l of all outputs, (outputs, lines) each, to the first rows of `work`; the row after them is used up. */
+void outputs_of(const double *z, const Data *data, const double *side, int64_t active, double *work) {
+    const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs, columns = dim + outputs;
+    double *along = work + 2 * outputs * lines;
+    memset(work, 0, sizeof(double) * (size_t)(2 * outputs * lines));
+    if (data->b == 0.0) { /* no kinks: all comes from the sum of v wᵀ */
+        for (int64_t k = 0; k < outputs; k++)
+            for (int64_t j = 0; j < dim; j++) {
+                double total = 0.0;
+                for (int64_t h = 0; h < active; h++) total += data->a * z[h * columns + dim + k] * z[h * columns + j];
+                for (int64_t line = 0; line < lines; line++)
+                    work[k * lines + line] += total * data->transposed[j * lines + line];
+            }
+        return;
+    }
+    for (int64_t h = 0; h < active; h++) {
+        const double *row = z + h * columns, *own = side + h * lines;
+        if (lines < FEW_LINES) {
+            add_outputs(row, data, own, work);
+            continue;
+        }
+        for (int64_t line = 0; line < lines; line++) along[line] = row[0] * data->transposed[line];
+        for (int64_t j = 1; j < dim; j++)
+            for (int64_t line = 0; line < lines; line++) along[line] += row[j] * data->transposed[j * lines + line];
+        for (int64_t k = 0; k < outputs; k++) {
+            const double odd = data->a * row[dim + k], bent = data->b * row[dim + k];
+            double *lin = work + k * lines, *even = work + (outputs + k) * lines;
+            for (int64_t line = 0; line < lines; line++) {
+                lin[line] += odd * along[line];
+                even[line] += bent * own[line] * along[line];
+            }
+        }
+    }
+}
+
+/* Bernstein's polynomials of degree 7 at x. */
+static void bernstein(double x, double *weights) {
+    static const double counts[NODES] = {1, 7, 21, 35, 35, 21, 7, 1};
+    double up = 1.0, down = 1.0;
+    for (int n = 0; n < NODES; n++) {
+        weights[n] = counts[n] * up;
+        up *= x;
+    }
+    for (int n = NODES - 1; n >= 0; n--) {
+        weights[n] *= down;
+        down *= 1.0 - x;
+    }
+}
+
+/* Pulls that are given as a curve, at x. */
+void given_pulls(const Data *data, double x, double *work) {
+    const int64_t size = 2 * data->outputs * data->lines;
+    double weights[NODES];
+    bernstein(x, weights);
+    memset(work, 0, sizeof(double) * (size_t)size);
+    for (int n = 0; n < NODES; n++)
+        for (int64_t i = 0; i < size; i++) work[i] += weights[n] * data->given[n * size + i];
+}
+
+/* ln ln(1 + e^z); where e^z is lost beside 1 it is z − e^z/2 to double precision. */
+static double log_softplus(double z) {
+    if (z < -18.0) return z - 0.5 * exp(z);
+    return z < 30.0 ? log(log1p(exp(z))) : log(z);
+}
+
+static inline double output(const double *work, const Data *data, int64_t k, int64_t line, double t) {
+    return t * work[k * data->lines + line] + fabs(t) * work[(data->outputs + k) * data->lines + line];
+}
+
+typedef struct {
+    int64_t first;
+    double most, others;
+} Rivals;
+
+/* Which output of a sample is the largest, its value, and ln Σe^f of all others. */
+static Rivals rivals_of(const double *work, const Data *data, int64_t line, double t) {
+    int64_t first = 0;
+    double most = -INFINITY, second = -INFINITY, total = 0.0;
+    for (int64_t k = 0; k < data->outputs; k++) {
+        const double f = output(work, data, k, line, t);
+        if (f > most) {
+            first = k;
+            second = most;
+            most = f;
+        } else {
+            second = largest(second, f);
+        }
+    }
+    for (int64_t k = 0; k < data->outputs; k++)
+        if (k != first) total += exp(output(work, data, k, line, t) - second);
+    return (Rivals){first, most, second + log(total)};
+}
+
+typedef struct { double right, wrong; } Odds;
+
+/* ln of the probability of one class, and of all others together; `leads`: its output is the largest. */
+static Odds log_odds(double f, int leads, const Rivals *rivals) {
+    const double apart = fabs(rivals->most - rivals->others);
+    const double whole = largest(rivals->most, rivals->others) + log1p(exp(-apart));
+    if (leads) return (Odds){f - whole, rivals->others - whole};
+    return (Odds){f - whole, log1p(-exp(f - whole))};
+}
+
+/* ln ℓ of one output of a sample, less what the number of samples makes of it. */
+static double log_part(double f, double y, int64_t k, const Data *data, const Rivals *rivals) {
+    if (data->loss == EXPONENTIAL) return -y * f;
+    if (data->loss == LOGISTIC) return log_softplus(-y * f);
+    const Odds odds = log_odds(f, k == rivals->first, rivals);
+    return log(y) + log_softplus(odds.wrong - odds.right);
+}
+
+/* ln L from what the lines put out; NaN stays NaN. */
+double log_loss(const double *work, const Data *data) {
+    double total = data->offset, top = data->offset > 0.0 ? log(data->offset) : -INFINITY;
+    Rivals rivals = {0, 0.0, 0.0};
+    if (data->loss == SQUARE) {
+        for (int64_t line = 0; line < data->lines; line++)
+            for (int64_t i = data->begin[line]; i < data->begin[line + 1]; i++)
+                for (int64_t k = 0; k < data->outputs; k++) {
+                    const double error =
+                        data->target[i * data->outputs + k] - output(work, data, k, line, data->position[i]);
+                    total += 0.5 * error * error;
+                }
+        return total == 0.0 ? -INFINITY : log(total / data->samples);
+    }
+    for (int summing = 0; summing < 2; summing++) { /* first the largest term, then the sum beside it */
+        if (summing) total = data->offset > 0.0 ? data->offset * exp(-top) : 0.0;
+        for (int64_t line = 0; line < data->lines; line++)
+            for (int64_t i = data->begin[line]; i < data->begin[line + 1]; i++) {
+                const double t = data->position[i];
+                if (data->loss == CROSS_ENTROPY) rivals = rivals_of(work, data, line, t);
+                for (int64_t k = 0; k < data->outputs; k++) {
+                    const double f = output(work, data, k, line, t), y = data->target[i * data->outputs + k];
+                    if (f != f) return NAN;
+                    if (data->loss == CROSS_ENTROPY && y == 0.0) continue;
+                    const double part = log_part(f, y, k, data, &rivals);
+                    if (summing)
+                        total += exp(part - top);
+                    else
+                        top = largest(top, part);
+                }
+            }
+    }
+    return top + log(total / data->samples);
+}
+
+/* −∂ℓ/∂f of one output of a sample; on the loss clock divided by L, whose logarithm is `shift`. */
+static double residual_of(double f, double y, int64_t k, const Data *data, const Rivals *rivals, double shift) {
+    if (data->loss == CROSS_ENTROPY) {
+        const Odds odds = log_odds(f, k == rivals->first, rivals);
+        double residual = y == 0.0 ? 0.0 : y * exp(odds.wrong - shift);
+        if (y != 1.0) residual -= (1.0 - y) * exp(odds.right - shift);
+        return residual;
+    }
+    double margin = y * f;
+    if (data->loss == LOGISTIC) margin = largest(margin, 0.0) + log1p(exp(-fabs(margin))); /* ln σ(−m) = −softplus(m) */
+    return y * exp(-margin - shift);
+}
+
+static void square_pulls(double *work, const Data *data) {
+    const int64_t lines = data->lines, outputs = data->outputs;
+    const double *square = data->powers, *mixed = data->powers + lines;
+    for (int64_t k = 0; k < outputs; k++) {
+        double *p = work + k * lines, *q = work + (outputs + k) * lines;
+        const double *odd = data->sums + k * lines, *bent = data->sums + (outputs + k) * lines;
+        for (int64_t line = 0; line < lines; line++) {
+            const double lin = p[line], even = q[line];
+            p[line] = data->a * (odd[line] - lin * square[line] - even * mixed[line]) / data->samples;
+            q[line] = data->b * (bent[line] - lin * mixed[line] - even * square[line]) / data->samples;
+        }
+    }
+}
+
+/* Overwrite lin and even by p and q; on the loss clock `shift` is ln L. */
+void pulls(double *work, const Data *data, double shift) {
+    const int64_t lines = data->lines, outputs = data->outputs;
+    double *sums = work + (2 * outputs + 1) * lines;
+    Rivals rivals = {0, 0.0, 0.0};
+    if (data->loss == SQUARE) {
+        square_pulls(work, data);
+        return;
+    }
+    memset(sums, 0, sizeof(double) * (size_t)(2 * outputs * lines));
+    for (int64_t line = 0; line < lines; line++)
+        for (int64_t i = data->begin[line]; i < data->begin[line + 1]; i++) {
+            const double t = data->position[i];
+            if (data->loss == CROSS_ENTROPY) rivals = rivals_of(work, data, line, t);
+            for (int64_t k = 0; k < outputs; k++) {
+                const double f = output(work, data, k, line, t), y = data->target[i * outputs + k];
+                const double residual = residual_of(f, y, k, data, &rivals, shift);
+                sums[k * lines + line] += residual * t;
+                sums[(outputs + k) * lines + line] += residual * fabs(t);
+            }
+        }
+    for (int64_t i = 0; i < outputs * lines; i++) {
+        work[i] = data->a * sums[i] / data->samples;
+        work[outputs * lines + i] = data->b * sums[outputs * lines + i] / data->samples;
+    }
+}
+
+/* p and q at rows `z`; ln L where the clock or the loss needs it, else 0. */
+double pulls_here(const double *z, const Data *data, const Pattern *pattern, double *work) {
+    outputs_of(z, data, pattern->side, pattern->active, work);
+    const double level = data->by_loss ? log_loss(work, data) : 0.0;
+    pulls(work, data, level);
+    return level;
+}
+
+/* M_h = Σ_l d_l (p_l + ς_hl q_l)ᵀ of the active rows. */
+static void gathered(const double *work, const Data *data, const Pattern *pattern, double *pull) {
+    const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs;
+    for (int64_t h = 0; h < pattern->active; h++) {
+        double *own = pull + h * dim * outputs;
+        if (data->b == 0.0 && h > 0) { /* without kinks all rows are pulled alike */
+            memcpy(own, pull, sizeof(double) * (size_t)(dim * outputs));
+            continue;
+        }
+        const double *side = pattern->side + h * lines;
+        for (int64_t k = 0; k < outputs; k++) {
+            const double *p = work + k * lines, *q = work + (outputs + k) * lines;
+            for (int64_t j = 0; j < dim; j++) {
+                const double *d = data->transposed + j * lines;
+                double total = 0.0;
+                for (int64_t line = 0; line < lines; line++) total += (p[line] + side[line] * q[line]) * d[line];
+                own[j * outputs + k] = total;
+            }
+        }
+    }
+}
+
+/* M_h from the form of a pattern. */
+static void by_form(const double *z, const Data *data, const Pattern *pattern, const Form *form, double *pull) {
+    const int64_t dim = data->dim, outputs = data->outputs, active = pattern->active, size = active * dim;
+    for (int64_t entry = 0; entry < size; entry++) {
+        for (int64_t k = 0; k < outputs; k++) pull[entry * outputs + k] = form->constant[entry * outputs + k];
+        for (int64_t other = 0; other < active; other++) {
+            const double *row = z + other * (dim + outputs), *block = form->matrix + entry * size + other * dim;
+            double inner = 0.0;
+            for (int64_t i = 0; i < dim; i++) inner += block[i] * row[i];
+            for (int64_t k = 0; k < outputs; k++) pull[entry * outputs + k] -= inner * row[dim + k];
+        }
+    }
+}
+
+/* M of a row alone, which is given as a curve, at x. */
+static void pulled(const double *coefficients, double x, int64_t size, double *pull) {
+    double weights[NODES];
+    bernstein(x, weights);
+    for (int64_t i = 0; i < size; i++) {
+        double total = 0.0;
+        for (int n = 0; n < NODES; n++) total += weights[n] * coefficients[n * size + i];
+        pull[i] = total;
+    }
+}
+
+/* Take out of every M what lies along the lines its row slides on. */
+static void projected(const Pattern *pattern, int64_t dim, int64_t outputs, double *pull) {
+    for (int64_t h = 0; h < pattern->active; h++)
+        for (int64_t s = 0; s < pattern->span[h]; s++) {
+            const double *along = pattern->basis + (h * pattern->room + s) * dim;
+            double *own = pull + h * dim * outputs;
+            for (int64_t k = 0; k < outputs; k++) {
+                double part = 0.0;
+                for (int64_t j = 0; j < dim; j++) part += own[j * outputs + k] * along[j];
+                for (int64_t j = 0; j < dim; j++) own[j * outputs + k] -= part * along[j];
+            }
+        }
+}
+
+/* Write the velocity of all rows at the desk's place to `stage`; the squared speed of the active ones. */
+double velocity(const Data *data, const Pattern *pattern, const Form *form, double time, const Desk *desk,
+                double *stage) {
+    const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs;
+    const double *z = desk->rows + PLACE * pattern->rows * columns;
+    double decay = data->decay, power = 0.0;
+    if (data->gives) {
+        pulled(form->constant, data->given_at + data->given_rate * time, dim * outputs, desk->pull);
+    } else if (form->used) {
+        by_form(z, data, pattern, form, desk->pull);
+    } else {
+        const double shift = pulls_here(z, data, pattern, desk->work);
+        decay = decay > 0.0 ? decay * exp(-shift) : 0.0;
+        gathered(desk->work, data, pattern, desk->pull);
+    }
+    projected(pattern, dim, outputs, desk->pull);
+    for (int64_t row = 0; row < pattern->rows; row++) {
+        const double *pull = desk->pull + pattern->owner[row] * dim * outputs, *w = z + row * columns, *v = w + dim;
+        double *out = stage + row * columns;
+        for (int64_t j = 0; j < dim; j++) {
+            double total = -decay * w[j];
+            for (int64_t k = 0; k < outputs; k++) total += pull[j * outputs + k] * v[k];
+            out[j] = total;
+        }
+        for (int64_t k = 0; k < outputs; k++) {
+            double total = -decay * v[k];
+            for (int64_t i = 0; i < dim; i++) total += pull[i * outputs + k] * w[i];
+            out[dim + k] = total;
+        }
+        if (row < pattern->active)
+            for (int64_t j = 0; j < columns; j++) power += out[j] * out[j];
+    }
+    return power;
+}
+
+/* ln L of active rows `z`, with the sides that they have there; `work` is room for (4 outputs + 1, lines). */
+PUBLIC double biasfree_level(const double *z, int64_t active, const Data *data, double *side, double *work) {
+    const int64_t columns = data->dim + data->outputs, lines = data->lines;
+    for (int64_t h = 0; h < active; h++)
+        for (int64_t line = 0; line < lines; line++) {
+            double along = 0.0;
+            for (int64_t j = 0; j < data->dim; j++) along += z[h * columns + j] * data->transposed[j * lines + line];
+            side[h * lines + line] = along < 0.0 ? -1.0 : 1.0;
+        }
+    outputs_of(z, data, side, active, work);
+    return log_loss(work, data);
+}

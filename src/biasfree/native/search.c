@@ -1,0 +1,220 @@
+/* What happens along a curve: crossings, ends of slides, a loss level. */
+
+#include "engine.h"
+
+enum { STACK = 10 }; /* entries of a row of the stack: eight coefficients, where it begins, how wide it is */
+
+/* A polynomial from its Bernstein coefficients. */
+static double value_at(const double *c, double x) {
+    double row[NODES];
+    memcpy(row, c, sizeof row);
+    for (int left = NODES - 1; left > 0; left--)
+        for (int i = 0; i < left; i++) row[i] += x * (row[i + 1] - row[i]);
+    return row[0];
+}
+
+/* Whether the coefficients change sign once, from plus to minus: then there is one zero, no more (Descartes). */
+static int changes_once(const double *c) {
+    int i = 0;
+    while (i < NODES && c[i] >= 0.0) i++;
+    while (i < NODES && c[i] <= 0.0) i++;
+    return i == NODES;
+}
+
+/* The one zero of a polynomial that begins at or above zero and ends below: regula falsi that halves the value at an end
+   which stays (the Illinois method), a few times faster than halving the interval. */
+static double only_zero(const double *c) {
+    double low = 0.0, high = 1.0, above = c[0], below = c[NODES - 1];
+    int stayed = 0;
+    for (int turn = 0; turn < 100 && high - low > 4e-16; turn++) {
+        double x = (low * below - high * above) / (below - above);
+        if (!(x > low && x < high)) x = 0.5 * (low + high);
+        const double value = value_at(c, x);
+        if (value >= 0.0) {
+            if (value == 0.0) return x;
+            low = x;
+            above = value;
+            if (stayed == 1) below *= 0.5;
+            stayed = 1;
+        } else {
+            high = x;
+            below = value;
+            if (stayed == -1) above *= 0.5;
+            stayed = -1;
+        }
+    }
+    return low;
+}
+
+/* The first x from 0 to 1 at which a polynomial goes below zero; 2 if it never does.
+
+   Its eight Bernstein coefficients are in the first row of `stack`. Halves that may go below are looked at from the left
+   until one zero is left in one of them, or float64 ends. */
+static double first_below(double *stack) {
+    int top = 0;
+    stack[8] = 0.0;
+    stack[9] = 1.0;
+    while (top >= 0) {
+        double *here = stack + top * STACK, *next = here + STACK;
+        const double low = here[8], width = here[9];
+        double least = here[0];
+        for (int i = 1; i < NODES; i++) least = smallest(least, here[i]);
+        if (least >= 0.0) {
+            top--;
+        } else if (here[0] < 0.0 || top >= DEEPEST || width < 1e-15 * (low + width)) {
+            return low;
+        } else if (here[0] > 0.0 && here[NODES - 1] < 0.0 && changes_once(here)) {
+            return low + width * only_zero(here);
+        } else { /* de Casteljau: both halves */
+            for (int i = 0; i < NODES; i++) {
+                next[i] = here[0];
+                for (int j = 0; j < NODES - 1 - i; j++) here[j] = 0.5 * (here[j] + here[j + 1]);
+            }
+            here[8] = low + 0.5 * width;
+            here[9] = 0.5 * width;
+            next[8] = low;
+            next[9] = 0.5 * width;
+            top++;
+        }
+    }
+    return 2.0;
+}
+
+/* How far below zero a polynomial goes, at sixteen points: its coefficients alone would say far too much. */
+static double depth_of(const double *c) {
+    double least = 0.0;
+    for (int n = 1; n <= 16; n++) least = smallest(least, value_at(c, n / 16.0));
+    return -least;
+}
+
+/* Rows beyond a line by `blur` of their size somewhere along a curve, or within their group's radius of it; how many. */
+static int64_t crossings(const double *curve, double blur, const Data *data, const Pattern *pattern, const Desk *desk,
+                         const Sought *sought) {
+    const int64_t dim = data->dim, lines = data->lines, columns = dim + data->outputs, size = pattern->rows * columns;
+    double *c = desk->stack;
+    int64_t count = 0;
+    for (int64_t h = 0; h < pattern->active; h++) {
+        const double radius = desk->radius[h];
+        double extent = 0.0, reach = 0.0;
+        for (int n = 0; n < NODES; n++)
+            for (int64_t j = 0; j < columns; j++) {
+                const double value = curve[n * size + h * columns + j];
+                extent = largest(extent, fabs(value)); /* v's too: where w vanishes, rounding does not */
+                if (j < dim) reach = largest(reach, fabs(value - curve[h * columns + j]));
+            }
+        if (extent < NOTHING) continue;
+        const double depth = blur * extent;
+        reach = 1.01 * sqrt((double)dim) * reach - depth + radius;
+        for (int64_t line = 0; line < lines; line++) {
+            const double sign = pattern->side[h * lines + line];
+            double least = INFINITY;
+            if (sign == 0.0) continue;
+            for (int n = 0; n < NODES; n++) {
+                const double *row = curve + n * size + h * columns;
+                c[n] = 0.0;
+                for (int64_t j = 0; j < dim; j++) c[n] += row[j] * data->transposed[j * lines + line];
+                c[n] = sign * c[n] + depth;
+                least = smallest(least, c[n]);
+                if (n == 0 && least > reach + depth) break;
+            }
+            const double beyond = least < 0.0 ? depth_of(c) : 0.0;
+            double x = least < 0.0 ? first_below(c) : 2.0;
+            if (x == 2.0 && radius > 0.0 && least < radius) x = NEAR_BY;
+            if (x != 2.0 && count < sought->room) {
+                double *met = sought->met + 4 * count++;
+                met[0] = (double)h;
+                met[1] = (double)line;
+                met[2] = x;
+                met[3] = beyond / extent;
+            }
+        }
+    }
+    return count;
+}
+
+/* Both margins of every slide at a node, where `work` holds p and q, and how far one is beyond its end.
+
+   A slide on line l has ς s_l = μ with s_l = v·q_l < 0 and μ = −B·ẇ_free. Its margins are −s_l ± μ, both positive while
+   |ς| < 1 and the line attracts, plus what ROUNDING of all the pulls may have made of them. */
+static void margins(const double *z, const double *work, const Data *data, const Pattern *pattern, double *values,
+                    double *beyond) {
+    const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs, columns = dim + outputs;
+    double whole = data->mass;
+    for (int64_t i = 0; i < 2 * outputs * lines; i++) whole += fabs(work[i]);
+    for (int64_t i = 0; i < pattern->count; i++) {
+        const int64_t h = pattern->slides[2 * i], held = pattern->slides[2 * i + 1];
+        const double *dual = pattern->dual + i * dim, *side = pattern->side + h * lines;
+        double strength = 0.0, free = 0.0, extent = 0.0;
+        for (int64_t k = 0; k < outputs; k++) {
+            const double v = z[h * columns + dim + k], *p = work + k * lines, *q = work + (outputs + k) * lines;
+            extent = largest(extent, fabs(v));
+            strength += v * q[held];
+            for (int64_t line = 0; line < lines; line++) {
+                double along = 0.0;
+                for (int64_t j = 0; j < dim; j++) along += dual[j] * data->transposed[j * lines + line];
+                free += along * v * (p[line] + side[line] * q[line]);
+            }
+        }
+        const double noise = ROUNDING * extent * whole;
+        values[3 * i] = noise - strength - free;
+        values[3 * i + 1] = noise - strength + free;
+        beyond[i] = 0.0;
+        if (extent > NOTHING && whole > 0.0) beyond[i] = largest(0.0, (strength + fabs(free)) / (extent * whole));
+    }
+}
+
+/* All functions of time that must stay positive, at one node of a curve. */
+static void look_at_node(int n, const double *curve, double begin, double length, const Data *data,
+                         const Pattern *pattern, double level, const Desk *desk, const Sought *sought) {
+    const int64_t dim = data->dim, columns = dim + data->outputs, size = pattern->rows * columns, slides = pattern->count;
+    double *z = desk->rows + PLACE * size, *values = sought->values + n * (3 * slides + 1);
+    for (int64_t i = 0; i < size; i++) {
+        z[i] = 0.0;
+        for (int m = 0; m < NODES; m++) z[i] += TABLES.at_nodes[n * NODES + m] * curve[m * size + i];
+    }
+    if (data->gives) {
+        given_pulls(data, data->given_at + data->given_rate * (begin + TABLES.nodes[n] * length), desk->work);
+    } else {
+        outputs_of(z, data, pattern->side, pattern->active, desk->work);
+        const double height = log_loss(desk->work, data);
+        values[3 * slides] = (height == height ? largest(height, -1e300) : height) - level;
+        pulls(desk->work, data, data->by_loss ? height : 0.0);
+    }
+    margins(z, desk->work, data, pattern, values, sought->beyond + n * slides);
+    for (int64_t i = 0; i < slides; i++) { /* v·v_begin */
+        const int64_t h = pattern->slides[2 * i];
+        double total = 0.0;
+        for (int64_t k = dim; k < columns; k++) total += z[h * columns + k] * curve[h * columns + k];
+        values[3 * i + 2] = total;
+    }
+}
+
+/* Search a curve for all that can happen along it (_events.py); times begin and length matter to given pulls only.
+
+   Returns how many crossings there are, −1 if nothing happens at all. Crossings that there is no room for are left out:
+   ask again with more room if all of it is used. */
+int64_t scan(const double *curve, double begin, double length, double blur, const Data *data, const Pattern *pattern,
+             double level, const Desk *desk, const Sought *sought) {
+    const int64_t slides = pattern->count, functions = 3 * slides + (level > -INFINITY ? 1 : 0);
+    double first = 2.0;
+    for (int64_t i = 0; i <= slides; i++) sought->ended[i] = 2.0;
+    for (int n = 0; functions > 0 && n < NODES; n++)
+        look_at_node(n, curve, begin, length, data, pattern, level, desk, sought);
+    for (int64_t i = 0; i < functions; i++) {
+        for (int m = 0; m < NODES; m++) {
+            desk->stack[m] = 0.0;
+            for (int n = 0; n < NODES; n++)
+                desk->stack[m] += TABLES.from_nodes[m * NODES + n] * sought->values[n * (3 * slides + 1) + i];
+        }
+        const double x = first_below(desk->stack);
+        sought->ended[i / 3] = smallest(sought->ended[i / 3], x);
+        first = smallest(first, x);
+    }
+    const int64_t count = data->b != 0.0 ? crossings(curve, blur, data, pattern, desk, sought) : 0;
+    return count == 0 && first > 1.0 ? -1 : count;
+}
+
+PUBLIC int64_t biasfree_scan(const double *curve, double begin, double length, double blur, const Data *data,
+                             const Pattern *pattern, double level, const Desk *desk, const Sought *sought) {
+    return scan(curve, begin, length, blur, data, pattern, level, desk, sought);
+}
