@@ -1,7 +1,7 @@
 """What a user waits for: the first flow in a new process, and ``make report``, with nothing compiled and with all kept.
 
-Processes of their own, with folders of their own for what Numba and JAX keep. Of the flow the seconds of CPU are told,
-all threads together, since compiling is what they are spent on; of the report those of the clock.
+Processes of their own, with folders of their own for what is kept of compiled code. Of the flow the seconds of CPU
+are told, all threads together, since compiling is what they are spent on; of the report those of the clock.
 """
 
 import os
@@ -47,5 +47,5 @@ def measure(quick: bool) -> dict[str, Any]:
 
 def _python(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """A new process that keeps what it compiles in ``folder``."""
-    kept = {"NUMBA_CACHE_DIR": f"{folder}/numba", "JAX_COMPILATION_CACHE_DIR": f"{folder}/jax", "BIASFREE_QUIET": "1"}
+    kept = {"XDG_CACHE_HOME": folder, "JAX_COMPILATION_CACHE_DIR": f"{folder}/jax", "BIASFREE_QUIET": "1"}
     return subprocess.run([sys.executable, *arguments], env=os.environ | kept, check=True, stdout=subprocess.PIPE)

@@ -88,7 +88,7 @@ class EarlyJump:
         return before is not None and crossing * int(np.sum(self._active != before)) <= gradient * spent
 
     def _leap(self, neurons: np.ndarray, grouped: Lines, time: float, log_loss: float) -> Leap | None:
-        from biasfree.dynamics.exact._early import early_phase, spectral_norm  # Numba is loaded when it is needed
+        from biasfree.dynamics.exact._early import early_phase, spectral_norm
 
         plan = self._plan
         power = spectral_norm(self._inputs)

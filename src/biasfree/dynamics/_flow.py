@@ -143,7 +143,7 @@ def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCa
     """Run one method; a start that nothing moves needs none."""
     integrator: Integrator
     if method == "exact":
-        from biasfree.dynamics.exact import Exact  # Numba is loaded when it is needed
+        from biasfree.dynamics.exact import Exact
 
         integrator = Exact(plan)
     elif stands_still(plan):

@@ -33,7 +33,9 @@ def _cache_folder() -> Path:
 def address(array: np.ndarray, dtype: Any = np.float64) -> int:
     """Where an array's numbers begin; it must be contiguous and of the type that C takes it for."""
     if array.dtype != dtype or not array.flags.c_contiguous:
-        raise TypeError(f"need a contiguous array of {np.dtype(dtype)}, got {array.dtype} {array.shape} {array.strides}.")
+        raise TypeError(
+            f"need a contiguous array of {np.dtype(dtype)}, got {array.dtype} {array.shape} {array.strides}."
+        )
     return int(array.__array_interface__["data"][0])
 
 

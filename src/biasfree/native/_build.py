@@ -1,8 +1,8 @@
 """Compile the C sources beside this file into one shared library; used when the package is built, and by its loader.
 
-The library's name carries a hash of the sources, so that one built from others is never loaded. It needs nothing but a C
-compiler: no headers of Python, no packages. Nothing of the machine it is built on enters it, so that the same sources give
-the same numbers on every processor of a kind.
+The library's name carries a hash of the sources, so that one built from others is never loaded. It needs nothing but a
+C compiler: no headers of Python, no packages. Nothing of the machine it is built on enters it, so that the same sources
+give the same numbers on every processor of a kind.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # Contracted products would round differently from processor to processor. No error numbers: nobody asks for them.
-FLAGS = ("-std=c99", "-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off")
+FLAGS = ("-std=c99", "-O3", "-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off")
 _SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from biasfree.datasets import Dataset
 
 Keys = np.ndarray  # (runs, 2) of uint64
-_LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "jax", "jaxlib", "diffrax", "scikit-learn")
+_LIBRARIES = ("numpy", "scipy", "jax", "jaxlib", "diffrax", "scikit-learn")
 # What shows and what schedules does not change a number.
 _NOT_NUMERICS = ("cli", "report", "explorer", "studies", "inspection", "models", "sweeps")
 _NUMERICS_OF_SWEEPS = ("_arguments.py", "_case.py", "_quantities.py")
@@ -30,7 +30,7 @@ def numerics() -> str:
     """A digest of everything installed that enters a result."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(path for kind in ("*.py", "*.c", "*.h") for path in root.rglob(kind)):
         inside = path.relative_to(root)
         if inside.parts[0] not in _NOT_NUMERICS or (inside.parts[0] == "sweeps" and inside.name in _NUMERICS_OF_SWEEPS):
             digest.update(str(inside.as_posix()).encode() + b"\0" + path.read_bytes())

@@ -6,7 +6,6 @@ each run is on its own, and linear algebra uses one thread.
 
 import getpass
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -205,11 +204,6 @@ def _one_compiles() -> Iterator[None]:
 
 def keep_compiled_here() -> None:
     """On a cluster, have this process keep compiled code on its machine's own disk, not on one that many share."""
-    import numba
-
-    config: Any = numba.config
-    if "biasfree.dynamics.exact._kernels" not in sys.modules and not config.CACHE_DIR:
-        config.CACHE_DIR = str(_own_folder() / "numba")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_own_folder() / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from biasfree.switching._compiled import DONE, MET, follow
 from biasfree.switching._filippov import Switches, from_zero, settle
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
@@ -174,14 +175,12 @@ class Runner:
         if not (neurons.size and len(self.directions)):
             self.open[neurons] = False
             return False
-        from biasfree.switching import _compiled  # Numba is loaded when it is needed
-
         state = (self.first, self.second, self.log_size, self.time, self.side, self.sliding, self.touching)
         size = np.linalg.norm(self.drift) + np.abs(self.strength).sum()
         dim, room = len(self.drift), _CROSSINGS
         crossed, when = np.empty((room, 2), dtype=np.int64), np.empty(room)
         stretches = np.empty((room, 5 + 2 * dim))
-        why, met, found = _compiled.follow(
+        why, met, found = follow(
             neurons, until, (self.directions, self._transposed, self.strength, self.drift, self._gram), state,
             tuple(getattr(self.modes, name) for name in _PARTS), (ROUNDING, 1e-11, 1 - 1e-11, ROUNDING * size),
             (crossed, when, stretches),
@@ -193,8 +192,8 @@ class Runner:
             log_size, rate, up, down, still = stretches[:, :5].T
             unit, across = stretches[:, 5 : 5 + dim], stretches[:, 5 + dim :]
             self._pieces.append((crossed[:, 0], when, log_size, Modes(rate, unit, up, down, across, still)))
-        self.open[neurons[why == _compiled.DONE]] = False
-        stopped = why == _compiled.MET
+        self.open[neurons[why == DONE]] = False
+        stopped = why == MET
         for h, line in zip(neurons[stopped].tolist(), met[stopped].tolist(), strict=True):
             if np.linalg.norm(self.first[h]) <= 1e3 * ROUNDING * abs(self.second[h]):
                 self._pass_origin(h)

@@ -44,7 +44,7 @@ class _Pattern(NamedTuple):
 
 
 class Pattern(_Pattern):
-    __doc__ = _Pattern.__doc__
+    """``_Pattern``, and the same for C."""
 
     @functools.cached_property
     def c(self) -> ctypes.Structure:
@@ -68,7 +68,7 @@ class _Form(NamedTuple):
 
 
 class Form(_Form):
-    __doc__ = _Form.__doc__
+    """``_Form``, and the same for C."""
 
     @functools.cached_property
     def c(self) -> ctypes.Structure:
@@ -85,7 +85,7 @@ class _Limits(NamedTuple):
 
 
 class Limits(_Limits):
-    __doc__ = _Limits.__doc__
+    """``_Limits``, and the same for C."""
 
     @functools.cached_property
     def c(self) -> ctypes.Structure:
@@ -104,7 +104,7 @@ class _Trial(NamedTuple):
 
 
 class Trial(_Trial):
-    __doc__ = _Trial.__doc__
+    """``_Trial``, and the same for C."""
 
     @functools.cached_property
     def c(self) -> ctypes.Structure:
@@ -131,7 +131,7 @@ class _Desk(NamedTuple):
 
 
 class Desk(_Desk):
-    __doc__ = _Desk.__doc__
+    """``_Desk``, and the same for C."""
 
     @functools.cached_property
     def c(self) -> ctypes.Structure:
@@ -160,7 +160,7 @@ class _Sought(NamedTuple):
 
 
 class Sought(_Sought):
-    __doc__ = _Sought.__doc__
+    """``_Sought``, and the same for C."""
 
     @functools.cached_property
     def c(self) -> ctypes.Structure:

@@ -60,7 +60,7 @@ class _Data(NamedTuple):
 
 
 class Data(_Data):
-    __doc__ = _Data.__doc__
+    """``_Data``, and the same for C."""
 
     @functools.cached_property
     def c(self) -> ctypes.Structure:

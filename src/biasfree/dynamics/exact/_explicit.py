@@ -69,7 +69,9 @@ class Explicit:
         """Whether a step of all rows costs so little that events may cut it."""
         now = self.state.carried
         products = now.active * now.pattern.side.shape[1] * now.z.shape[1]
-        return 0 < products <= _DIRECT and 1 < now.dim and not now.riders.size and not (now.pattern.span == now.dim).any()
+        return (
+            0 < products <= _DIRECT and now.dim > 1 and not now.riders.size and not (now.pattern.span == now.dim).any()
+        )
 
     def _travelled(self, until: float) -> Piece | None:
         """Steps through plain events; None where the next one is not plain."""

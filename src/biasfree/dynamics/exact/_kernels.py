@@ -1,7 +1,7 @@
 """The compiled part as seen from Python: one trial step, steps until something happens, and the search of a curve.
 
-Everything else is NumPy and Python. The C functions (``biasfree/native``) hold loops over plain arrays and nothing else;
-``_arrays`` and ``_data`` have what they read and write.
+Everything else is NumPy and Python. The C functions (``biasfree/native``) hold loops over plain arrays and nothing
+else; ``_arrays`` and ``_data`` have what they read and write.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """Steps one after the other, until something happens within one (``native/march.c``)."""
 
-from ctypes import byref
+from ctypes import Structure, byref
 from typing import NamedTuple
 
 import numpy as np
@@ -68,7 +68,7 @@ def march(
     return Marched(found.steps, found.rejected, found.step, found.stiff, found.smallest, found.crossings)
 
 
-def apart_in_c(apart: Float[np.ndarray, "2 passive"]) -> object:
+def apart_in_c(apart: Float[np.ndarray, "2 passive"]) -> Structure:
     """Spread and share of the passive rows, for C."""
     begin = address(apart)
     return _APART(begin, begin + apart.itemsize * apart.shape[1])

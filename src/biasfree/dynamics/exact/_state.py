@@ -127,7 +127,9 @@ class State:
         self.inadmissible = max(self.inadmissible, found.beyond)
         self.trial.stages[0], self.trial.powers[0] = found.trial.stages[0], found.trial.powers[0]
         members = self.carried.groups.groups
-        happened = zip(found.when.tolist(), found.rows.tolist(), found.lines.tolist(), found.kinds.tolist(), strict=True)
+        happened = zip(
+            found.when.tolist(), found.rows.tolist(), found.lines.tolist(), found.kinds.tolist(), strict=True
+        )
         self.noted += [(began + time, Noted(members[row].members, line, kind)) for time, row, line, kind in happened]
 
     @property

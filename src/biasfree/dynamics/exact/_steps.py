@@ -48,8 +48,8 @@ class Steps:
 
     def without_last(self) -> "Steps":
         """All but the last."""
-        shorter = (each[:-1] for each in (self.begins, self.lengths, self.curves, self.energies))
-        return Steps(*shorter, float(self.begins[-2]))
+        lengths, curves, energies = self.lengths[:-1], self.curves[:-1], self.energies[:-1]
+        return Steps(self.begins[:-1], lengths, curves, energies, float(self.begins[-2]))
 
     @property
     def ends(self) -> list[float]:

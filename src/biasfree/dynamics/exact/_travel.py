@@ -24,8 +24,8 @@ _KINDS = np.array(["cross", "slide", "leave"])  # of events, as C numbers them
 _STOPPED = 2  # no step is long enough to be added to the time
 _COURSE = structure(
     "Course",
-    "d began left level slack rtol angle i steps attempts stiff look d last_event time energy inadmissible i taken events order why "
-    "d long short gap overhead smallest i stiffness accepted rejected evaluations",
+    "d began left level slack rtol angle i steps attempts stiff look d last_event time energy inadmissible "
+    "i taken events order why d long short gap overhead smallest i stiffness accepted rejected evaluations",
 )
 _RECORD = structure("Record", "p parts when rows lines kinds strain scratch i room")
 
@@ -95,17 +95,17 @@ def travel(
     apart: Float[np.ndarray, "2 passive"], strain: Float[np.ndarray, "active"], pace: Pace, wanted: Wanted,
 ) -> Travelled:  # fmt: skip
     """Steps of one order from rows ``z`` through plain events; pace and groups' strain are changed."""
-    active, dim = len(pattern.side), len(data.transposed)
+    (dim, count), active = data.transposed.shape, len(pattern.side)
     z, own = z.copy(), _with_room(pattern, active)
-    trial, parts, when = Trial.room(wanted.steps, *z.shape), np.empty(wanted.steps), np.empty(_EVENTS)
+    trial, parts, when = Trial.room(wanted.steps, len(z), z.shape[1]), np.empty(wanted.steps), np.empty(_EVENTS)
     rows, lines, kinds = np.empty((3, _EVENTS), dtype=np.int64)
-    scratch = np.empty(2 * (active + data.outputs * data.transposed.shape[1]))
-    desk = Desk.room(*z.shape, active, dim, data.transposed.shape[1])
+    scratch = np.empty(2 * (active + data.outputs * count))
+    desk = Desk.room(len(z), z.shape[1], active, dim, count)
     sought = Sought.room(_CROSSINGS, len(own.slides))
+    overhead = _OVERHEAD / (active * count * z.shape[1])
     course: Any = _COURSE(
-        **wanted._asdict(), long=pace.long, short=pace.short, gap=pace.gap,
-        overhead=_OVERHEAD / (active * data.transposed.shape[1] * z.shape[1]), smallest=pace.smallest, stiffness=pace.stiff, accepted=pace.accepted, rejected=pace.rejected,
-        evaluations=pace.evaluations,
+        **wanted._asdict(), long=pace.long, short=pace.short, gap=pace.gap, overhead=overhead, smallest=pace.smallest,
+        stiffness=pace.stiff, accepted=pace.accepted, rejected=pace.rejected, evaluations=pace.evaluations,
     )  # fmt: skip
     own.c.count = len(pattern.slides)
     happened = (address(each, np.int64) for each in (rows, lines, kinds))
@@ -119,7 +119,9 @@ def travel(
     pace.smallest = course.smallest
     taken, events, slides = course.taken, course.events, own.c.count
     if events:
-        pattern = Pattern(own.side, own.owner, own.basis, own.span, own.slides[:slides].copy(), own.dual[:slides].copy())
+        pattern = Pattern(
+            own.side, own.owner, own.basis, own.span, own.slides[:slides].copy(), own.dual[:slides].copy()
+        )
     return Travelled(
         z, pattern, course.time, course.energy, course.last_event, trial.lengths[:taken], parts[:taken], trial,
         course.order, course.inadmissible, when[:events], rows[:events], lines[:events], _KINDS[kinds[:events]],
