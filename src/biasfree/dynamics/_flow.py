@@ -143,10 +143,11 @@ def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCa
     """Run one method; a start that nothing moves needs none."""
     integrator: Integrator
     if method == "exact":
-        from biasfree.dynamics.exact import Exact
+        from biasfree.dynamics.exact import Exact, one_thread
 
-        integrator = Exact(plan)
-    elif stands_still(plan):
+        with one_thread():
+            return _loop.run(Exact(plan), plan, recorder, progress)
+    if stands_still(plan):
         integrator = Standing(plan)
     else:
         from biasfree.dynamics._adaptive import Adaptive  # and diffrax

@@ -8,19 +8,25 @@ enum { FEW_LINES = 16 };
 
 PUBLIC void biasfree_tables(const Tables *tables) { TABLES = *tables; }
 
-/* The part of one row, without loops over so few lines. */
-static void add_outputs(const double *row, const Data *data, const double *side, double *work) {
-    const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs;
-    for (int64_t line = 0; line < lines; line++) {
-        const double *d = data->transposed + line;
-        double along = row[0] * d[0];
-        for (int64_t j = 1; j < dim; j++) along += row[j] * d[j * lines];
-        const double bent = side[line] * along;
-        for (int64_t k = 0; k < outputs; k++) {
-            work[k * lines + line] += data->a * row[dim + k] * along;
-            work[(outputs + k) * lines + line] += data->b * row[dim + k] * bent;
+/* lin_l and even_l where there are few lines and one output: the same sums, kept in registers. */
+static void few_outputs(const double *z, const Data *data, const double *side, int64_t active, double *work) {
+    const int64_t dim = data->dim, lines = data->lines;
+    const double a = data->a, b = data->b;
+    double directions[FEW_LINES * FEW_LINES], lin[FEW_LINES] = {0.0}, even[FEW_LINES] = {0.0};
+    for (int64_t line = 0; line < lines; line++)
+        for (int64_t j = 0; j < dim; j++) directions[line * dim + j] = data->transposed[j * lines + line];
+    for (int64_t h = 0; h < active; h++) {
+        const double *row = z + h * (dim + 1), *own = side + h * lines, odd = a * row[dim], bent = b * row[dim];
+        for (int64_t line = 0; line < lines; line++) {
+            const double *d = directions + line * dim;
+            double along = row[0] * d[0];
+            for (int64_t j = 1; j < dim; j++) along += row[j] * d[j];
+            lin[line] += odd * along;
+            even[line] += bent * own[line] * along;
         }
     }
+    memcpy(work, lin, sizeof(double) * (size_t)lines);
+    memcpy(work + lines, even, sizeof(double) * (size_t)lines);
 }
 
 /* lin_l and even_l of all outputs, (outputs, lines) each, to the first rows of `work`; the row after them is used up. */
@@ -38,12 +44,12 @@ void outputs_of(const double *z, const Data *data, const double *side, int64_t a
             }
         return;
     }
+    if (outputs == 1 && lines <= FEW_LINES && dim <= FEW_LINES) {
+        few_outputs(z, data, side, active, work);
+        return;
+    }
     for (int64_t h = 0; h < active; h++) {
         const double *row = z + h * columns, *own = side + h * lines;
-        if (lines < FEW_LINES) {
-            add_outputs(row, data, own, work);
-            continue;
-        }
         for (int64_t line = 0; line < lines; line++) along[line] = row[0] * data->transposed[line];
         for (int64_t j = 1; j < dim; j++)
             for (int64_t line = 0; line < lines; line++) along[line] += row[j] * data->transposed[j * lines + line];

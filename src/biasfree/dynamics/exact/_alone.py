@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from biasfree.dynamics.exact._arrays import Form, Limits, Pattern, Trial
 from biasfree.dynamics.exact._data import SQUARE, Data
 from biasfree.dynamics.exact._events import Event, happenings, real, room_for
-from biasfree.dynamics.exact._field import Pulls, line_outputs, line_pulls, matrices_of, pulls_of, velocity
+from biasfree.dynamics.exact._field import Pulls, line_outputs, matrices_of, only_pulls, pulls_of, velocity
 from biasfree.dynamics.exact._kicks import Crossings, Kicks, Step, passing
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, ORDER_8, basis, on_curve
@@ -180,7 +180,7 @@ def _gone(
 ) -> tuple[list[Way], float, Float[np.ndarray, "rows columns"], float]:
     """Ways of rows alone, where the step ends, and what is added to rows and energy; no ways if none will do."""
     lin, even = line_outputs(on_curve(AT_NODES, step.curve), step.data, step.pattern.side)
-    _, _, p, q = line_pulls(lin, even, step.data)
+    p, q = only_pulls(lin, even, step.data)
     given = on_curve(FROM_NODES, np.concatenate([p, q], axis=1))
     ways, begin = [], light[0].time
     for event in light:
@@ -339,8 +339,8 @@ def _felt(
         odd += sign * data.a * (second @ along)
         bent += sign * data.b * (second @ (np.abs(along) if side is None else side * along))
     lin, even = (np.tensordot(basis(x) @ FROM_NODES, part, 1) for part in (lin, even))
-    _, _, p, q = line_pulls(lin, even, data)
-    _, _, other_p, other_q = line_pulls(lin + odd, even + bent, data)
+    p, q = only_pulls(lin, even, data)
+    other_p, other_q = only_pulls(lin + odd, even + bent, data)
     p, q = other_p - p, other_q - q
     change = Pulls(np.zeros(len(x)), np.zeros(len(x)), p, q, matrices_of(p, q, data, pattern.side))
     rates = velocity(states, change, pattern)

@@ -95,11 +95,7 @@ def line_pulls(
         residual = data.target.T - outputs
         total = data.offset + 0.5 * np.sum(residual**2, axis=(-2, -1))
         level = np.log(total / data.samples)
-        decay = np.full(level.shape, data.decay)
-        (square, mixed), (odd, bent) = data.powers, data.sums
-        p = data.a * (odd - lin * square - even * mixed) / data.samples
-        q = data.b * (bent - lin * mixed - even * square) / data.samples
-        return level, decay, p, q
+        return level, np.full(level.shape, data.decay), *only_pulls(lin, even, data)
     logs, wrong, right = _log_parts(outputs, data)
     origin = np.log(data.offset) if data.offset > 0 else -np.inf
     top = np.maximum(logs.max(axis=(-2, -1), initial=-np.inf), origin)
@@ -116,6 +112,17 @@ def line_pulls(
     p = data.a * np.add.reduceat(residual * t, data.begin[:-1], axis=-1) / data.samples
     q = data.b * np.add.reduceat(residual * size, data.begin[:-1], axis=-1) / data.samples
     return level, decay, p, q
+
+
+def only_pulls(
+    lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data
+) -> tuple[np.ndarray, np.ndarray]:
+    """p_l and q_l alone, which for square loss need no sample."""
+    if data.loss != SQUARE:
+        return line_pulls(lin, even, data)[2:]
+    (square, mixed), (odd, bent) = data.powers, data.sums
+    p = data.a * (odd - lin * square - even * mixed) / data.samples
+    return p, data.b * (bent - lin * mixed - even * square) / data.samples
 
 
 def _log_parts(

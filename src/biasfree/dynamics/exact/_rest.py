@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
@@ -11,7 +10,6 @@ from biasfree.dynamics.exact._events import polished, search
 from biasfree.dynamics.exact._late import LARGEST, ORDER, LateStep
 from biasfree.dynamics.exact._state import State
 
-_THREADS = ThreadpoolController()  # of the linear algebra: they cost more than they give for matrices this small
 _STIFF = 12  # steps held by stability after which exponential steps are tried
 _WORTH, _COSTLY = 25.0, 150.0  # explicit steps that an exponential one costs, and unknowns that double it (measured)
 _LOOK = 8  # steps between looks whether the network is slow
@@ -46,11 +44,10 @@ class Late:
         stiff = pace.stiff >= _STIFF and pace.accepted >= self._next and self._pays(until - state.time)
         if not (due or self._going or stiff):
             return None
-        with _THREADS.limit(limits=1, user_api="blas"):
-            rested = self._rested(until) if due else None
-            if rested is not None:
-                return rested
-            return self._step(until) if self._going or stiff else None
+        rested = self._rested(until) if due else None
+        if rested is not None:
+            return rested
+        return self._step(until) if self._going or stiff else None
 
     def _slow(self) -> bool:
         """Whether the network moves so little that it may be at rest; if not, it is asked again some steps later."""
