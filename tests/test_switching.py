@@ -10,6 +10,7 @@ from biasfree import Network, theory
 from biasfree.switching import from_zero, settle
 from biasfree.switching._compiled import solved
 from biasfree.switching._filippov import _least_pull
+from biasfree.switching._sums import first_zero
 
 
 @given(st.integers(0, 10_000), st.floats(-6, 0), st.floats(-4, 0))
@@ -92,3 +93,29 @@ def test_what_is_decided_does_not_depend_on_the_size_of_pulls(power: int) -> Non
             one, other = (rule(s * strength, s * drift, directions, side, sliding) for s in (1.0, 10.0**power))
             np.testing.assert_array_equal(one.sliding, other.sliding)
             np.testing.assert_allclose(one.side, other.side, rtol=1e-9)
+
+
+def sums_of_exponentials(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rates ±s and 0, falling, and twelve sums that begin above zero, one of them at it."""
+    rng = np.random.default_rng(seed)
+    half = np.sort(rng.uniform(0.1, 2, size=3))
+    rates = np.concatenate([half[::-1], [0.0], -half])
+    parts = rng.normal(size=(12, 7))
+    parts[:, 3] += np.maximum(0, 0.1 - parts.sum(axis=1))
+    parts[0, 3] -= parts[0].sum()
+    return rates, parts
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_first_zero_of_sums_of_exponentials_is_what_a_fine_grid_shows(seed):
+    rates, parts = sums_of_exponentials(seed)
+    times = np.linspace(0, 40, 40_001)[1:]
+    with np.errstate(over="ignore"):
+        values = np.exp(np.multiply.outer(times, rates)) @ parts.T
+    below = np.where((values < 0).any(axis=0), times[(values < 0).argmax(axis=0)], np.inf)
+    found, which = first_zero(rates, parts, np.inf)
+    assert found == pytest.approx(below.min(), abs=1.1e-3)
+    if np.isfinite(found):
+        assert which == below.argmin()
+        assert abs(np.exp(rates * found) @ parts[which]) <= 1e-11 * np.abs(parts[which] * np.exp(rates * found)).sum()
+    assert first_zero(rates, parts, 0.5 * min(found, 10.0))[1] == -1

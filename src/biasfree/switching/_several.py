@@ -10,9 +10,7 @@ It is ς_l(vᵀq_l) = −B_lᵀMv, with B_l the dual of d_l among the lines slid
 vᵀq_l < 0.
 
 **Switching times.** wᵀd_l and both margins of a slide, −vᵀq_l ± B_lᵀMv, are linear in (w, v): sums Σ_j c_j e^{r_j t}
-with r = ±s_i, 0. Such a sum stays positive for ever if its coefficients, added up from the largest rate down, stay
-positive (summation by parts). Where they do not, a time without zeros follows from the value, the slope and a bound on
-the second derivative; the first zero is found by halving such times.
+with r = ±s_i, 0, whose first zeros ``_sums`` finds.
 """
 
 from dataclasses import dataclass, fields
@@ -22,11 +20,10 @@ from jaxtyping import Float, Int
 
 from biasfree.switching._filippov import Switches, from_zero, settle
 from biasfree.switching._neurons import ROUNDING, Segments
+from biasfree.switching._sums import first_zero
 
-_ARC = 1.0  # e-folds of the fastest mode that are searched at once
-_SHORTEST = 1e-13  # part of an arc at which a zero is located
-_FLOOD = 100  # switches of one neuron without a step of time among them: nothing is decided
 _BEGUN = 1e-12  # part of a neuron's size that a line just left may be off by
+_FLOOD = 100  # switches of one neuron without a step of time among them: nothing is decided
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,8 @@ class SeveralRunner:
                 on_first.append(np.zeros((len(held), dim)))
         names = np.concatenate([free, np.full(2 * len(held), len(self.directions))])
         rates, parts = modes.terms(0, np.concatenate(on_first), np.concatenate(on_second))
-        return _first_zero(rates, parts, names, room)
+        wait, which = first_zero(rates, np.ascontiguousarray(parts), float(room))
+        return wait, -1 if which < 0 else int(names[which])
 
     def _free_pull(self, h: int) -> Float[np.ndarray, "dim outputs"]:
         """M without the lines slid on."""
@@ -254,60 +252,3 @@ class SeveralRunner:
         order = np.lexsort((begin, neuron))  # stable: of stretches that begin together the last one counts
         parts = (np.concatenate([getattr(piece, part.name) for piece in modes])[order] for part in fields(SeveralModes))
         return Segments(neuron[order], begin[order], np.concatenate(log_sizes)[order], SeveralModes(*parts))
-
-
-def _first_zero(
-    rates: Float[np.ndarray, "terms"], parts: Float[np.ndarray, "sums terms"], names: np.ndarray, room: float
-) -> tuple[float, int]:
-    """When one of some sums Σ_j c_j e^{r_j t}, which begin at or above zero, first falls below it, and its name.
-
-    −1 if none does within ``room``; the time is then infinite if none ever does. Rates fall. A sum that begins at zero,
-    up to rounding, is taken to begin there exactly: it falls below only if it goes down.
-    """
-    size = np.abs(parts).sum(axis=1)
-    begun = np.abs(parts.sum(axis=1)) <= _BEGUN * size
-    time, fastest = 0.0, rates[0]
-    alive = np.flatnonzero(size > 0)
-    factor = np.ones_like(rates)
-    while True:
-        now = parts[alive] * factor
-        # Summation by parts: positive from here on. Rounding of a sum that begins at zero is none.
-        least = np.cumsum(now, axis=1).min(axis=1) + np.where(begun[alive], _BEGUN, 0.0) * np.abs(now).sum(axis=1)
-        alive = alive[least < 0]
-        if not alive.size or fastest == 0:
-            return np.inf, -1
-        if time >= room:
-            return room, -1
-        arc = min(_ARC / fastest, room - time)
-        zeros = [_zero_within(rates, parts[i] * factor, arc, bool(begun[i]) and time == 0) for i in alive]
-        first = int(np.argmin(zeros))
-        if zeros[first] <= arc:
-            return time + zeros[first], int(names[alive[first]])
-        time += arc
-        factor = np.exp((rates - fastest) * time)  # only ratios matter
-
-
-def _zero_within(rates: np.ndarray, part: np.ndarray, arc: float, at_zero: bool) -> float:
-    """The first time at which one sum falls below zero, up to ``arc``; infinite if it does not."""
-    stack = [(0.0, arc)]
-    curved = float(rates**2 @ (np.abs(part) * np.exp(np.maximum(rates, 0.0) * arc)))
-    noise = _BEGUN * float(np.abs(part).sum())
-    while stack:
-        begin, end = stack.pop()
-        now = part * np.exp(rates * begin)
-        value, slope, length = float(now.sum()), float(rates @ now), end - begin
-        if at_zero and begin == 0:
-            value = 0.0 if slope >= 0 else -noise
-        if value < -noise or (value < 0 and slope < 0):
-            return begin
-        ahead = float((part * np.exp(rates * end)).sum())
-        bent = curved * length**2  # a curve is at most an eighth of this below its chord, half of it below its tangent
-        if ahead >= 0 and (min(value, ahead) >= 0.125 * bent or value + slope * length >= 0.5 * bent):
-            continue
-        if length <= _SHORTEST * arc:
-            if ahead < -noise:
-                return begin
-            continue
-        middle = 0.5 * (begin + end)
-        stack += [(middle, end), (begin, middle)]
-    return np.inf
