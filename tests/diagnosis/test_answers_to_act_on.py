@@ -184,7 +184,7 @@ def test_ctrl_c_in_any_stage_keeps_the_finished_ones() -> None:
     assert "1 of 3 starts were predicted and 0 of 3 starts checked" in str(found)
 
 
-def test_two_classes_are_labels_and_more_are_refused() -> None:
+def test_two_classes_are_labels_and_more_are_no_logistic_loss() -> None:
     table = pd.DataFrame(INPUTS, columns=["a", "b", "c"])
     names = np.where(INPUTS @ WEIGHTS > 0.3, "yes", "no")
     found = diagnose(table.assign(kind=names), "logistic", target="kind", **QUICK)
@@ -192,10 +192,8 @@ def test_two_classes_are_labels_and_more_are_refused() -> None:
     assert found.gain.network.confusions.sum() == 60
     assert "samples of class −1 for +1" in str(found)
     three = np.where(INPUTS[:, 0] > 1, "maybe", names)
-    with pytest.raises(ValueError, match=r"3 classes \(maybe, no, yes\), and two are diagnosed"):
+    with pytest.raises(ValueError, match="two classes, got 3 classes"):
         diagnose(table.assign(kind=three), "logistic", target="kind", **QUICK)
-    with pytest.raises(ValueError, match=r"got 2 \(a, b\): several outputs are not diagnosed yet"):
-        diagnose(table, target=["a", "b"], **QUICK)
 
 
 def test_the_command_line_reads_tables_as_people_have_them(tmp_path) -> None:

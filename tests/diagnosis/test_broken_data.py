@@ -96,7 +96,7 @@ CORPUS: dict[str, tuple[str, bytes, str]] = {
     "NPZ, no targets": ("d.npz", npz(inputs=INPUTS), "no array 'targets'"),
     "NPZ, other length": ("d.npz", npz(inputs=INPUTS, targets=TARGETS[:3]), "same length"),
     "NPZ, three axes": ("d.npz", npz(inputs=np.ones((2, 2, 2)), targets=np.ones(2)), ""),
-    "NPZ, several outputs": ("d.npz", npz(inputs=INPUTS, targets=np.ones((6, 2))), "one number per sample"),
+    "NPZ, several outputs": ("d.npz", npz(inputs=INPUTS, targets=np.zeros((6, 2))), "nothing to learn"),
     "NPZ, NaN": ("d.npz", npz(inputs=np.full((6, 2), np.nan), targets=TARGETS), "must be finite"),
     "NPZ, no samples": ("d.npz", npz(inputs=np.ones((0, 2)), targets=np.ones(0)), "at least one sample"),
     "NPZ, a huge declared shape": ("d.npz", npz(inputs=npy((2**40, 2)), targets=TARGETS), "as NPZ"),

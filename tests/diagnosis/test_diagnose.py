@@ -147,7 +147,7 @@ def test_treatments_are_said() -> None:
         (bf.Dataset([[1.0], [2.0]], [1.0, 1.0]), "logistic", "all labels are 1"),
         (bf.Dataset([[1.0], [2.0]], [0.0, 0.0]), "square", "nothing to learn"),
         (bf.Dataset([[0.0], [0.0]], [1.0, 2.0]), "square", "all inputs are zero"),
-        (bf.Dataset([[1.0], [2.0]], [[1.0, 2.0], [3.0, 4.0]]), "square", "one number per sample"),
+        (bf.Dataset([[1.0], [2.0]], [[1.0, 2.0], [3.0, 4.0]]), "logistic", "two classes, got 2 outputs"),
     ],
 )
 def test_bad_data_is_refused_with_a_sentence(data, loss, match) -> None:

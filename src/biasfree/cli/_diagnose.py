@@ -13,6 +13,7 @@ class Loss(StrEnum):
 
     square = "square"
     logistic = "logistic"
+    cross_entropy = "cross-entropy"
 
 
 class Categories(StrEnum):
@@ -37,7 +38,10 @@ def diagnose(
     categories: Annotated[
         Categories | None, typer.Option(help="onehot: columns of words become columns of 0 and 1.")
     ] = None,
-    loss: Annotated[Loss, typer.Option(help="square, or logistic for two classes.")] = Loss.square,
+    loss: Annotated[
+        Loss | None,
+        typer.Option(help="square, logistic for two classes, cross-entropy for classes; by default as the target is."),
+    ] = None,
     slope: Annotated[float, typer.Option(help="0 is ReLU, 1 linear, between them leaky ReLU.")] = 0.0,
     width: Annotated[int, typer.Option(help="Hidden neurons.")] = 100,
     depth: Annotated[int, typer.Option(help="Weight layers; predicted for 2, mostly measured for more.")] = 2,
@@ -78,8 +82,9 @@ def diagnose(
     try:
         with answer_progress(quiet) as progress:
             found = diagnosis.diagnose(
-                _source(data, table), loss.value, slope, width, depth, init_scale, seeds, holdout=holdout,
-                budget=budget, simulate=not no_simulate, standardise=standardise, progress=progress, **table,
+                _source(data, table), None if loss is None else loss.value, slope, width, depth, init_scale, seeds,
+                holdout=holdout, budget=budget, simulate=not no_simulate, standardise=standardise, progress=progress,
+                **table,
             )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo("interrupted before there was an answer.", err=True)

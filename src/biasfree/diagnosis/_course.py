@@ -43,6 +43,8 @@ SITS = 1.5
 APART = 0.05
 # Neurons of less than this share of all |w₂|‖w‖ belong to no group.
 _SHARE, _LOOKED_AT = 0.01, 2000
+# Outputs that are held at once.
+_AT_ONCE = 5e6
 # By how much of the first loss the loss on unseen samples may rise again.
 _OVERFITTED = 0.005
 
@@ -131,7 +133,7 @@ class Course:
 
     Attributes:
         times, losses: of each saved network.
-        networks: with one output.
+        networks: with any number of outputs.
     """
 
     times: Float[np.ndarray, "times"]
@@ -149,13 +151,10 @@ def read_course(course: Course, dataset: Dataset, levels: Levels, loss: str | No
         loss: its name, to have it computed on ``dataset`` anew instead of taken from the course.
     """
     few, networks, times = _few(dataset), course.networks, course.times
-    mirrored = np.concatenate([few.inputs, -few.inputs])
-    outputs = np.array([np.asarray(network(mirrored)) for network in networks])
-    bends = np.array(nonlinearity(outputs, few))
-    losses = course.losses
-    if loss is not None:
-        here = outputs[:, : few.samples]
-        losses = np.array([_point_losses.value(loss, f, few.targets).mean() for f in here])
+    bends, losses = _bends(networks, few, loss)
+    if loss is None:
+        losses = course.losses
+    else:
         best = int(np.argmin(losses)) + 1
         if losses[-1] > losses[best - 1] + _OVERFITTED * levels.first:
             times, networks, losses, bends = times[:best], networks[:best], losses[:best], bends[:, :best]
@@ -171,6 +170,18 @@ def read_course(course: Course, dataset: Dataset, levels: Levels, loss: str | No
         count = found
     void = bool(np.linalg.matrix_rank(few.inputs, tol=1e-10 * np.linalg.norm(few.inputs, 2)) >= few.samples)
     return Reading(escape, read[0], read[1], void, count, bends, losses)
+
+
+def _bends(networks: Sequence[Network], few: Dataset, loss: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """How far each network is from linear, and its loss if one is named; outputs of some networks at a time."""
+    mirrored = np.concatenate([few.inputs, -few.inputs])
+    some = max(1, int(_AT_ONCE / (len(mirrored) * few.outputs)))
+    bends, losses = [], []
+    for begin in range(0, len(networks), some):
+        outputs = np.array([np.asarray(network(mirrored)) for network in networks[begin : begin + some]])
+        bends.append(np.array(nonlinearity(outputs, few)))
+        losses += [] if loss is None else [mean_loss(loss, f, few.targets) for f in outputs[:, : few.samples]]
+    return np.concatenate(bends, axis=1), np.array(losses)
 
 
 def _read(times: np.ndarray, losses: np.ndarray, bent: np.ndarray, sits: int, levels: Levels) -> Bend:
@@ -195,12 +206,13 @@ def _renamed(bend: Bend) -> Bend:
 
 
 def nonlinearity(
-    outputs: Float[np.ndarray, "times mirrored"], dataset: Dataset
+    outputs: Float[np.ndarray, "times mirrored ..."], dataset: Dataset
 ) -> tuple[Float[np.ndarray, "times"], Float[np.ndarray, "times"]]:
     """How far from linear: what is left of the outputs when the best linear map is taken off.
 
     Args:
-        outputs: at the samples and, after them, at their mirror images −x.
+        outputs: at the samples and, after them, at their mirror images −x; shape (times, mirrored), or with one more
+            axis for several outputs, which are judged as one vector.
         dataset: the samples.
 
     Returns:
@@ -209,16 +221,26 @@ def nonlinearity(
     """
     basis, sizes, _ = np.linalg.svd(dataset.inputs, full_matrices=False)
     basis = basis[:, sizes > 1e-10 * sizes[0]]
-    here, mirrored = outputs[:, : dataset.samples], outputs[:, dataset.samples :]
+    # Each output in a row of its own; means over all entries are those of vectors, over the number of outputs.
+    outputs = np.moveaxis(outputs.reshape(*outputs.shape[:2], -1), 2, 1)
+    here, mirrored = outputs[..., : dataset.samples], outputs[..., dataset.samples :]
     wanted = np.mean(dataset.targets**2)
 
+    def size(values: np.ndarray) -> np.ndarray:
+        return np.mean(values**2, axis=(1, 2))
+
     def left(values: np.ndarray) -> np.ndarray:
-        return np.mean((values - values @ basis @ basis.T) ** 2, axis=-1)
+        return size(values - values @ basis @ basis.T)
 
     odd, even = 0.5 * (here - mirrored), 0.5 * (here + mirrored)
-    on_samples = np.sqrt(left(here) / np.maximum(np.mean(here**2, axis=-1), wanted))
-    whole = left(odd) + np.mean(even**2, axis=-1)
-    return on_samples, np.sqrt(whole / np.maximum(np.mean(outputs**2, axis=-1), wanted))
+    on_samples = np.sqrt(left(here) / np.maximum(size(here), wanted))
+    return on_samples, np.sqrt((left(odd) + size(even)) / np.maximum(size(outputs), wanted))
+
+
+def mean_loss(loss: str, outputs: np.ndarray, targets: np.ndarray) -> float:
+    """The loss of these outputs, (samples,) or (samples, outputs)."""
+    each = _point_losses.value(loss, outputs.T, targets.T)
+    return float(np.mean(each if each.ndim == 1 else each.sum(axis=0)))
 
 
 def looks(closely: float, until: float, count: int = 300) -> Float[np.ndarray, "times"]:
@@ -235,7 +257,7 @@ def _few(dataset: Dataset) -> Dataset:
     if dataset.samples <= most:
         return dataset
     drawn = np.random.default_rng(0).permutation(dataset.samples)[:most]
-    return Dataset(dataset.inputs[drawn], dataset.targets[drawn], dataset.name, dataset.origin)
+    return Dataset(dataset.inputs[drawn], dataset.targets[drawn], dataset.name, dataset.origin, dataset.classes)
 
 
 def passing(times: np.ndarray, values: np.ndarray, level: float) -> float | None:
@@ -254,33 +276,34 @@ def linear_networks(networks: Sequence[Network], dataset: Dataset) -> int | None
     """How many linear networks the neurons form.
 
     They form some if at the end every two of them respond alike to the samples, or apart (cosine above 95 % or below
-    5 %) and have done so all along. Neurons of one sign of w₂ that respond alike are a group; a group and its mirror
-    image, of the other sign and the same size, are a single linear network.
+    5 %) and have done so all along. Neurons of one sign of w₂ (of several outputs: v·v' > 0) that respond alike are a
+    group; a group and its mirror image, of the other sign and the same size, are a single linear network.
 
     Args:
-        networks: two layers, one output, over time.
+        networks: two layers, over time.
         dataset: the samples.
 
     Returns:
         The number; None if there are neurons between alike and apart.
     """
-    first, second = np.asarray(networks[-1].weights[0]), np.asarray(networks[-1].weights[1])[0]
-    share = np.abs(second) * np.linalg.norm(first, axis=1)
+    first, second = np.asarray(networks[-1].weights[0]), np.asarray(networks[-1].weights[1]).T
+    share = np.linalg.norm(second, axis=1) * np.linalg.norm(first, axis=1)
     large = np.flatnonzero(share > _SHARE * share.sum())
-    signs = np.sign(second[large])
+    same = second[large] @ second[large].T > 0
     overlap = _overlaps(networks[-1], large, dataset)
-    alike = (overlap > 1 - APART) & (signs[:, None] == signs)
+    alike = (overlap > 1 - APART) & same
     for network in networks:
         if (_overlaps(network, large, dataset) > APART)[~alike].any():
             return None
     groups = [np.flatnonzero(row) for row in np.unique(alike, axis=0)]
     if sum(map(len, groups)) > len(large):
         return None
-    maps = np.stack([np.abs(second[large[group]]) @ first[large[group]] for group in groups])
+    maps = np.stack([(second[large[group]].T @ first[large[group]]).ravel() for group in groups])
     sizes = np.linalg.norm(maps, axis=1)
-    opposite = np.linalg.norm(maps[:, None] + maps, axis=-1) < APART * np.maximum(sizes[:, None], sizes)
-    sign = np.array([signs[group[0]] for group in groups])
-    return len(groups) - int(np.triu(opposite & (np.outer(sign, sign) < 0)).sum())
+    # v wᵀ of (w, v) and of its mirror image (−w, −v) are the same.
+    equal = np.linalg.norm(maps[:, None] - maps, axis=-1) < APART * np.maximum(sizes[:, None], sizes)
+    lead = np.array([group[0] for group in groups])
+    return len(groups) - int(np.triu(equal & ~same[np.ix_(lead, lead)]).sum())
 
 
 def _overlaps(network: Network, neurons: np.ndarray, dataset: Dataset) -> Float[np.ndarray, "neurons neurons"]:

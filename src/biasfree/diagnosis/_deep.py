@@ -19,6 +19,7 @@ from biasfree.diagnosis._course import Course, Levels, looks
 from biasfree.diagnosis._findings import Check, check_of
 from biasfree.diagnosis._forecast import Forecast, straight
 from biasfree.diagnosis._sampling import Draw
+from biasfree.diagnosis._several_early import pulled
 from biasfree.diagnosis._simulation import part, simulated
 from biasfree.dynamics import Stop
 from biasfree.networks import Network
@@ -35,9 +36,9 @@ def deep_forecast(
     """What Appendix F predicts of a start; None where it says nothing.
 
     Args:
-        start: three layers or more, one output.
-        data: scalar targets.
-        loss: "square" or "logistic".
+        start: three layers or more.
+        data: as many outputs; of several nothing is predicted.
+        loss: its name.
         symmetry: of the data.
         levels: of the loss.
     """
@@ -45,7 +46,7 @@ def deep_forecast(
     nothing = np.zeros(0)
     if start.is_linear:
         return Forecast("exact", straight(np.nan), nothing, nothing)
-    if not (symmetry.holds and fitted):
+    if data.outputs > 1 or not (symmetry.holds and fitted):
         return None
     escape = np.nan
     if loss == "square" and start.depth == 3 and start.slope == 0:
@@ -71,9 +72,9 @@ def deep_check(
     """Simulate a start and its linear twin until both have escaped, and some escape times more.
 
     Args:
-        start: three layers or more, one output.
+        start: three layers or more.
         draw: the data it learns.
-        loss: "square" or "logistic".
+        loss: its name.
         predicted: of ``deep_forecast``.
         seed: of the start.
         progress: called with the share that is done.
@@ -109,7 +110,7 @@ def deep_check(
 
 def soonest(start: Network, data: Dataset, loss: str) -> float:
     """Before this no network of these layer norms drops on white data of the same β, to leading order."""
-    strength = (1.0 if loss == "square" else 0.5) * float(np.linalg.norm(data.correlation))
+    strength = (0.5 if loss == "logistic" else 1.0) * float(np.linalg.norm(pulled(data, loss).correlation))
     # Data without correlation are learned later still; their scale stands in.
     floor = 1e-3 * float(np.sqrt(np.mean(data.targets**2) * np.trace(data.covariance)))
     norm = float(np.mean([np.linalg.norm(np.asarray(w)) for w in start.weights]))

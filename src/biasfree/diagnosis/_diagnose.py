@@ -21,11 +21,14 @@ from biasfree.diagnosis._sampling import (
     Draw,
     affordable,
     draws,
-    mean_loss,
     part,
     standard_error,
     typical_asymmetry,
 )
+from biasfree.diagnosis._several_early import pulled
+from biasfree.diagnosis._several_forecast import several_forecast
+from biasfree.diagnosis._stages import Stage, stages
+from biasfree.diagnosis._targets import LOSSES, decided
 from biasfree.diagnosis._treatment import Treated, treat
 from biasfree.diagnosis._watch import Watch
 from biasfree.networks import Network
@@ -62,7 +65,7 @@ class _Found:
 
 def diagnose(
     data: Any,
-    loss: str = "square",
+    loss: str | None = None,
     slope: float = 0.0,
     width: int = 100,
     depth: int = 2,
@@ -87,13 +90,14 @@ def diagnose(
 
     Args:
         data: a ``Dataset``, a DataFrame, a path, a pair (inputs, targets), or an array whose last column is the target.
-        loss: "square", or "logistic" for two classes (any two numbers).
+        loss: "square", "logistic" for two classes (any two numbers), or "cross-entropy" for classes. By default the
+            last for more than two classes (words, or few whole numbers of a table), and else the first.
         slope: α in [0, 1]; 0 is ReLU.
         width: of each hidden layer.
         depth: number of weight layers, at least 2.
         init_scale: norm of each layer at the start.
         seeds: number of starts.
-        target: the column to predict, of a table.
+        target: the column to predict, of a table; several for several outputs.
         drop: columns to leave out, of a table.
         sep, decimal: of a text file; found out by default.
         categories: "onehot" turns columns of words into columns of 0 and 1.
@@ -104,7 +108,7 @@ def diagnose(
         progress: called with what is being done and the share of the work that is done.
 
     Raises:
-        ValueError: bad data, labels of more than two kinds, arguments out of range, a deep network that no
+        ValueError: bad data, a loss that the targets do not have, arguments out of range, a deep network that no
             theory speaks of without a simulation.
 
     >>> from biasfree import datasets
@@ -112,19 +116,17 @@ def diagnose(
     'linear'
     """
     watch = Watch(budget, progress)
-    checks.one_of(loss, ("square", "logistic"), "loss")
-    asked = _Asked(
-        loss, checks.slope(slope), checks.count(width, "width"), checks.count(depth, "depth", least=2),
-        checks.positive(init_scale, "init_scale"), checks.count(seeds, "seeds"), simulate,
-    )  # fmt: skip
+    checks.one_of(loss or "square", LOSSES, "loss")
+    sizes = checks.slope(slope), checks.count(width, "width"), checks.count(depth, "depth", least=2)
+    small, seeds = checks.positive(init_scale, "init_scale"), checks.count(seeds, "seeds")
     dataset = as_dataset(data, target, drop, sep=sep, decimal=decimal, categories=categories)
-    treated = treat(dataset, loss, standardise, holdout)
+    dataset, chosen, notes = decided(dataset, loss, table=not isinstance(data, Dataset))
+    asked = _Asked(chosen, *sizes, small, seeds, simulate)
+    treated = treat(dataset, chosen, standardise, holdout)
     found, stopped = _begun(asked, treated, watch), None
-    starts = [
-        Network.init([found.draws[0].data.dim, *[asked.width] * (depth - 1), 1], asked.slope, init_scale, seed)
-        for seed in range(asked.seeds)
-    ]
-    notes = list(treated.notes)
+    widths = [treated.dataset.dim, *[asked.width] * (depth - 1), treated.dataset.outputs]
+    starts = [Network.init(widths, asked.slope, init_scale, seed) for seed in range(asked.seeds)]
+    notes += treated.notes
     try:
         _structure(asked, treated.dataset, found, watch)
         if depth == 2:
@@ -160,9 +162,9 @@ def _structure(asked: _Asked, data: Dataset, found: _Found, watch: Watch) -> Non
     watch.tell("asymmetry", 0.05)
     sampled = found.draws[0].fresh is not None
     if sampled:
-        found.typical = [typical_asymmetry(draw.data) for draw in found.draws]
+        found.typical = [typical_asymmetry(pulled(draw.data, asked.loss)) for draw in found.draws]
     else:
-        found.asymmetry = theory.asymmetry(data)
+        found.asymmetry = theory.asymmetry(pulled(data, asked.loss))
         found.typical = [found.asymmetry.correlation.typical]
     watch.tell("least losses", 0.1)
     found.floor = floor_of(data if data.samples <= _MOST_ON_LINES else found.draws[0].data, asked.loss, asked.slope)
@@ -181,9 +183,12 @@ def _two_layers(asked: _Asked, data: Dataset, starts: list[Network], found: _Fou
             # Moments are all it takes.
             learned, levels = (
                 data,
-                _course.Levels(mean_loss(asked.loss, 0.0 * data.targets, data.targets), found.linear.plain.loss),
+                _course.Levels(
+                    _course.mean_loss(asked.loss, 0.0 * data.targets, data.targets), found.linear.plain.loss
+                ),
             )
-        found.forecasts.append(_forecast.forecast(start, learned, asked.loss, even, levels, draw.fresh, watch.look))
+        predict = _forecast.forecast if data.outputs == 1 else several_forecast
+        found.forecasts.append(predict(start, learned, asked.loss, even, levels, draw.fresh, watch.look))
     for seed, start in enumerate(starts if asked.simulate else ()):
         progress = _progress(watch, seed, asked.seeds)
         found.checks.append(checked(start, found.draws[seed], asked.loss, found.forecasts[seed], seed, progress))
@@ -231,7 +236,7 @@ def _answer(
     verdict = _commonest([f.verdict for f in forecasts]) if forecasts else _course.UNDECIDED
     lead = next((k for k, f in enumerate(forecasts) if f.verdict == verdict), None)
     departure = _forecast.middle([f.departure_time for f in forecasts if f.verdict == verdict])
-    first = mean_loss(asked.loss, 0.0 * data.targets, data.targets)
+    first = _course.mean_loss(asked.loss, 0.0 * data.targets, data.targets)
     gained = None if lead is None else _gained(asked, treated, found, lead, first)
     facts = Facts(
         data, asked.loss, _course.Levels(first, found.linear.plain.loss), found.symmetry, found.asymmetry,
@@ -240,7 +245,7 @@ def _answer(
         0.0 if gained is None else gained.over_linear,
     )  # fmt: skip
     why = reasons(facts) if lead is not None else ()
-    if not np.any(np.abs(data.correlation) > 1e-12 * np.sqrt(np.mean(data.targets**2))):
+    if not np.any(np.abs(pulled(data, asked.loss).correlation) > 1e-12 * np.sqrt(np.mean(data.targets**2))):
         notes = (*notes, "Inputs and target are uncorrelated (β = 0): a linear network learns nothing here.")
     return Diagnosis(
         verdict=verdict,
@@ -250,7 +255,7 @@ def _answer(
         symmetry=found.symmetry,
         asymmetry=found.asymmetry,
         gathering=forecasts[0].gathering if forecasts else (),
-        separable=None if asked.loss == "square" else found.linear.plain.kind == "max margin",
+        separable=None if asked.loss == "square" else found.linear.plain.separates,
         baselines=found.linear,
         floor=found.floor,
         gain=gained,
@@ -264,7 +269,18 @@ def _answer(
         held_out=treated.held_out,
         settings=settings,
         stopped=stopped,
+        stages=_told_apart(treated, found, lead),
     )
+
+
+def _told_apart(treated: Treated, found: _Found, lead: int | None) -> tuple[Stage, ...]:
+    """Confusions of the start that stands for the verdict, as predicted, or else simulated."""
+    if lead is None or not treated.dataset.classes:
+        return ()
+    course = found.forecasts[lead].course
+    if course is None and lead < len(found.checks):
+        course = found.checks[lead].course
+    return () if course is None else stages(course, treated.dataset, treated.held_out)
 
 
 def _network(found: _Found, lead: int | None) -> Network | None:
@@ -309,7 +325,7 @@ def _sampling(asked: _Asked, treated: Treated, found: _Found) -> Sampling | None
     ends = [
         judged(f.last, f.until, "", treated.dataset, asked.loss, None).loss for f in forecasts if f.last is not None
     ]
-    first = mean_loss(asked.loss, 0.0 * treated.dataset.targets, treated.dataset.targets)
+    first = _course.mean_loss(asked.loss, 0.0 * treated.dataset.targets, treated.dataset.targets)
     since = [better_since(first, found.linear, f.times, f.losses) for f in forecasts]
     return Sampling(
         rows=found.draws[0].data.samples,

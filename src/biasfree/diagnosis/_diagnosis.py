@@ -13,6 +13,7 @@ from biasfree.diagnosis._findings import Check, Floor
 from biasfree.diagnosis._forecast import Forecast
 from biasfree.diagnosis._gain import Gain
 from biasfree.diagnosis._reasons import Reason
+from biasfree.diagnosis._stages import Stage
 from biasfree.measure._cutting import Cut, cut
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Diagnosis(Answer):
         notes: on the data and what was done to them.
         dataset, held_out, settings: what was diagnosed, and how.
         stopped: "interrupted" by Ctrl-C, by the "budget", or None.
+        stages: which classes are taken for which on every plateau of the predicted course, and at its end; empty for
+            numbers.
     """
 
     verdict: str
@@ -86,6 +89,7 @@ class Diagnosis(Answer):
     held_out: Dataset | None
     settings: Mapping[str, Any]
     stopped: str | None = None
+    stages: tuple[Stage, ...] = ()
 
     @property
     def solution(self) -> Linear:
@@ -219,6 +223,7 @@ class Diagnosis(Answer):
                     "name": self.dataset.name, "samples": self.dataset.samples, "dim": self.dataset.dim,
                     "columns": self.dataset.origin.get("columns"), "targets": self.dataset.origin.get("targets"),
                     "held_out": None if self.held_out is None else self.held_out.samples,
+                    "outputs": self.dataset.outputs, "classes": self.dataset.classes,
                 },
                 "on_samples": self._question("on_samples"),
                 "as_function": self._question("as_function"),
@@ -240,6 +245,7 @@ class Diagnosis(Answer):
                         ("without_intercept", self.baselines.plain), ("with_intercept", self.baselines.intercept)
                     )
                 },
+                "stages": [asdict(each) for each in self.stages],
                 "sampling": None if self.sampling is None else asdict(self.sampling),
                 "symmetry": {"paired_share": self.symmetry.paired_share, "odd_share": self.symmetry.odd_share},
                 "asymmetry": None if asymmetry is None else {

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 from biasfree import theory
 from biasfree.datasets import Dataset
@@ -12,6 +13,7 @@ from biasfree.diagnosis._course import Course, Reading, looks, read_course
 from biasfree.diagnosis._forecast import Forecast
 from biasfree.diagnosis._sampling import Draw
 from biasfree.diagnosis._simulation import part, simulated
+from biasfree.diagnosis._stages import accuracy_at
 from biasfree.dynamics import Trajectory
 from biasfree.networks import Network
 
@@ -42,8 +44,8 @@ class Check:
 
     Attributes:
         seed: of the weights.
-        predicted, measured: verdict, escape time, departure time (None: not within the run), nonlinearity and, measured
-            only, the losses at the end.
+        predicted, measured: verdict, escape time, departure time (None: not within the run), nonlinearity, for classes
+            the accuracy at the simulation's end and, measured only, the losses there.
         reading: all that was measured.
         course: the simulated network over time.
         run, linear: the simulation (its last part, where there are several), and that of the linear twin.
@@ -94,14 +96,12 @@ def _with_bias(data: Dataset, loss: str) -> float:
     """Wide networks with biases fit anything; only equal inputs with other targets cost."""
     _, group = np.unique(data.inputs, axis=0, return_inverse=True)
     group = group.ravel()
-    count = np.bincount(group)
-    mean = np.bincount(group, data.targets) / count
+    targets = data.targets.reshape(data.samples, -1)
+    means = np.column_stack([np.bincount(group, target) / np.bincount(group) for target in targets.T])[group]
     if loss == "square":
-        return float(0.5 * np.mean((data.targets - mean[group]) ** 2))
-    share = 0.5 * (1 + mean)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        entropy = -np.nan_to_num(share * np.log(share)) - np.nan_to_num((1 - share) * np.log1p(-share))
-    return float(count @ entropy / len(data.targets))
+        return float(0.5 * np.mean(np.sum((targets - means) ** 2, axis=1)))
+    shares = means if loss == "cross-entropy" else np.column_stack([0.5 * (1 + means), 0.5 * (1 - means)])
+    return float(np.mean(np.sum(scipy.special.entr(shares), axis=1)))
 
 
 def checked(
@@ -115,9 +115,9 @@ def checked(
     """Simulate a start and the linear network of the same weights.
 
     Args:
-        start: two layers, one output.
+        start: two layers.
         draw: the data it learns.
-        loss: "square" or "logistic".
+        loss: its name.
         predicted: its forecast, which says how far to look.
         seed: of the start.
         progress: called with the share that is done.
@@ -144,16 +144,21 @@ def check_of(
     found = (
         read_course(course, draw.data, draw.levels) if draw.fresh is None else read_course(course, *draw.fresh, loss)
     )
+    seen = Course(course.times[: len(found.losses)], found.losses, course.networks[: len(found.losses)])
+    ahead: dict[str, Any] = _compared(None if predicted is None else predicted.reading)
+    measured: dict[str, Any] = _compared(found)
+    if draw.data.classes:
+        last = float(seen.times[-1])
+        known = None if predicted is None else predicted.course
+        ahead["accuracy"] = None if known is None else accuracy_at(known, last, draw.data)
+        measured["accuracy"] = accuracy_at(seen, last, draw.data)
+    losses = {"final_loss": float(found.losses[-1]), "linear_loss": float(linear.losses[-1])}
     return Check(
         seed,
-        _compared(None if predicted is None else predicted.reading),
-        {
-            **_compared(found),
-            "final_loss": float(found.losses[-1]),
-            "linear_loss": float(linear.losses[-1]),
-        },
+        ahead,
+        {**measured, **losses},
         found,
-        Course(course.times[: len(found.losses)], found.losses, course.networks[: len(found.losses)]),
+        seen,
         run,
         linear,
     )

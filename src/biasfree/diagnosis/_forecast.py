@@ -20,7 +20,7 @@ from biasfree.diagnosis._simulation import simulated
 from biasfree.networks import Network
 
 # How far to look, in escape times: on all samples, and on some of many.
-_HORIZON, _SHORT, _SAVED = 60.0, 20.0, 300
+HORIZON, SHORT, _SAVED = 60.0, 20.0, 300
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,16 @@ class Forecast:
     """The course of one start.
 
     Attributes:
-        how: "exact" or "reduced network"; of a deep network "Appendix F", or "simulation" where no theory speaks.
+        how: "exact", "reduced network" or, where several outputs' neurons are too many for one, "early phase and flow";
+            of a deep network "Appendix F", or "simulation" where no theory speaks.
         reading: when it escapes, and how linear it is on the samples and as a function.
         times, losses: the learning curve.
         last: the network at its end, as a function of inputs; None where the end is not known.
         sitting: the last network before the departure; None where there is none.
-        stairs: where it acts as several linear networks, the steps of the loss.
+        stairs: where it acts as several linear networks, the steps of the loss; with several outputs on symmetric data
+            those of its modes.
         gathering: where neurons gather at first; empty where lines are too many to tell.
+        course: the predicted networks over time, of several outputs.
     """
 
     how: str
@@ -43,8 +46,9 @@ class Forecast:
     losses: Float[np.ndarray, "times"]
     last: Callable[[Any], Any] | None = None
     sitting: Network | None = None
-    stairs: theory.Staircase | None = None
+    stairs: theory.Staircase | theory.ModeStaircase | None = None
     gathering: tuple[theory.Gathering, ...] = ()
+    course: Course | None = None
 
     @property
     def escape_time(self) -> float:
@@ -142,7 +146,7 @@ def _reduced(
     if few is None:
         return Forecast("reduced network", straight(np.inf, count=0), np.zeros(0), np.zeros(0))
     scale = max(theory.escape_time(min(start_norm(start), 0.5), few.rate), few.time)
-    end = (_HORIZON if fresh is None else _SHORT) * scale
+    end = (HORIZON if fresh is None else SHORT) * scale
     told = None if watch is None else lambda progress: watch()
     run = simulated(few.network, dataset, loss, told, until=end, save=looks(0.1 * end, end))
     course = Course(few.time + run.times, run.losses, run.networks)
@@ -158,13 +162,14 @@ def _reduced(
         np.concatenate([[0.0], few.time + run.times[: len(found.losses)]]),
         np.concatenate([[levels.first if fresh is None else fresh[1].first], found.losses]),
         run.networks[len(found.losses) - 1],
-        _before(course, found.decides.departure_time),
+        before(course, found.decides.departure_time),
         stairs,
         few.groups,
     )
 
 
-def _before(course: Course, departure: float | None) -> Network | None:
+def before(course: Course, departure: float | None) -> Network | None:
+    """The last saved network before a departure."""
     if departure is None:
         return None
     return course.networks[max(int(np.searchsorted(course.times, departure)) - 1, 0)]

@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 
 from biasfree.datasets import Dataset
 from biasfree.diagnosis._baselines import Baselines, accuracy
-from biasfree.diagnosis._course import BELOW, passing
-from biasfree.diagnosis._sampling import mean_loss, outputs_at
+from biasfree.diagnosis._course import BELOW, mean_loss, passing
+from biasfree.diagnosis._sampling import outputs_at
 from biasfree.networks import Network
 
 _LOOKED_AT = 500
@@ -26,7 +26,8 @@ class Judged:
         loss: on the training data.
         held_out: on the samples held out; None without such.
         accuracy, held_out_accuracy: shares of labels it gets right; None for numbers to predict.
-        confusions: of labels −1 and +1 (rows) taken for −1 and +1 (columns), on the training data.
+        confusions: how many of each class (rows; −1 and +1 are two) are taken for which (columns), of the training
+            data.
     """
 
     time: float
@@ -35,7 +36,7 @@ class Judged:
     held_out: float | None
     accuracy: float | None
     held_out_accuracy: float | None
-    confusions: Int[np.ndarray, "2 2"] | None
+    confusions: Int[np.ndarray, "classes classes"] | None
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def judged(
     """A network on all the data."""
     outputs = outputs_at(function, data.inputs)
     unseen = None if held_out is None else outputs_at(function, held_out.inputs)
-    labels = loss != "square"
+    labels = loss != "square" or bool(data.classes)
     return Judged(
         time,
         how,
@@ -109,14 +110,19 @@ def better_since(
     return without, beside
 
 
-def confusions(outputs: Float[np.ndarray, "samples"], labels: Float[np.ndarray, "samples"]) -> Int[np.ndarray, "2 2"]:
-    """How many labels −1 and +1 (rows) are taken for −1 and +1 (columns).
+def confusions(
+    outputs: Float[np.ndarray, "samples ..."], targets: Float[np.ndarray, "samples ..."]
+) -> Int[np.ndarray, "classes classes"]:
+    """How many samples of each class (rows) are taken for which (columns): −1 and +1, or the largest of K outputs.
 
     >>> confusions(np.array([-1.0, 2.0, 3.0]), np.array([-1.0, -1.0, 1.0])).tolist()
     [[1, 1], [0, 1]]
     """
-    taken = outputs > 0
-    return np.array([[int(np.sum((labels == y) & (taken == side))) for side in (False, True)] for y in (-1.0, 1.0)])
+    if targets.ndim == 1:
+        count, taken, true = 2, outputs > 0, targets > 0
+    else:
+        count, taken, true = targets.shape[1], outputs.argmax(axis=1), targets.argmax(axis=1)
+    return np.bincount(count * true.astype(int) + taken, minlength=count**2).reshape(count, count)
 
 
 def stable_rate(network: Network, inputs: Float[np.ndarray, "samples dim"]) -> float | None:
@@ -132,16 +138,16 @@ def stable_rate(network: Network, inputs: Float[np.ndarray, "samples dim"]) -> f
 
 def _squared_gradient(network: Network, inputs: np.ndarray) -> float:
     if network.depth == 2:
-        first, second = np.asarray(network.weights[0]), np.asarray(network.weights[1])[0]
+        first, sizes = np.asarray(network.weights[0]), np.sum(np.asarray(network.weights[1]) ** 2, axis=0)
         reached = inputs @ first.T
         response = np.maximum(reached, network.slope * reached)
         slopes = np.where(reached > 0, 1.0, network.slope)
         length = np.sum(inputs**2, axis=1)
-        return float(np.mean(np.sum(response**2, axis=1) + length * ((slopes**2) @ second**2)))
+        return float(np.mean(np.sum(response**2, axis=1) + length * ((slopes**2) @ sizes)))
     import jax
 
     def size(x: Any) -> Any:
-        found = jax.grad(lambda each: each(x[None])[0])(network)
+        found = jax.jacrev(lambda each: each(x[None]).ravel())(network)
         return sum((leaf**2).sum() for leaf in jax.tree.leaves(found))
 
     return float(np.mean(jax.vmap(size)(inputs)))

@@ -87,8 +87,8 @@ def one_sided(inputs: Float[np.ndarray, "samples dim"]) -> float:
 
 def switching(network: Network, inputs: Float[np.ndarray, "samples dim"]) -> float:
     """The share of neurons, by |w₂|‖w‖, that are active on some samples and inactive on others."""
-    first, second = np.asarray(network.weights[0]), np.asarray(network.weights[1])[0]
-    share = np.abs(second) * np.linalg.norm(first, axis=1)
+    first, second = (np.asarray(layer) for layer in network.weights)
+    share = np.linalg.norm(second, axis=0) * np.linalg.norm(first, axis=1)
     active = np.mean(inputs @ first.T > 0, axis=0)
     total = share.sum()
     return float(share[(active > _SWITCHES) & (active < 1 - _SWITCHES)].sum() / total) if total else 0.0
@@ -126,8 +126,8 @@ def _target_mean(facts: Facts, linear: bool) -> Reason | None:
     gap = facts.baselines.gap
     if gap <= BELOW * facts.levels.first:
         return None
-    mean = float(facts.data.targets.mean())
-    what = f"the target has a mean ({mean:.4g})" if facts.loss == "square" else "the classes are not centred"
+    means = ", ".join(f"{mean:.4g}" for mean in np.atleast_1d(facts.data.targets.mean(axis=0)))
+    what = f"the target has a mean ({means})" if _numbers(facts) else "the classes are not centred"
     bends = (
         "; the network does not get there either"
         if linear
@@ -141,12 +141,17 @@ def _target_mean(facts: Facts, linear: bool) -> Reason | None:
     )
 
 
+def _numbers(facts: Facts) -> bool:
+    """Whether numbers are predicted, not classes."""
+    return facts.loss == "square" and not facts.data.classes
+
+
 def _suffices(facts: Facts) -> Reason | None:
     left = facts.baselines.plain.loss / facts.levels.first if facts.levels.first else 0.0
     if left > BELOW:
         return None
     explained = (
-        "every label" if facts.baselines.plain.kind == "max margin" else f"all but {100 * left:.2g}% of the loss"
+        "every label" if facts.baselines.plain.separates else f"all but {100 * left:.2g}% of the loss"
     )
     return Reason(
         "a linear map suffices",
@@ -178,9 +183,10 @@ def advice(facts: Facts, found: tuple[Reason, ...], gained: Gain | None, init_sc
     """What one can do, the most useful first."""
     names = [reason.name for reason in found]
     told = []
-    if "target mean" in names and facts.loss == "square":
+    if "target mean" in names and _numbers(facts):
+        means = ", ".join(f"{mean:.5g}" for mean in np.atleast_1d(facts.data.targets.mean(axis=0)))
         told.append(
-            f"Centre the target (subtract {float(facts.data.targets.mean()):.5g}, and add it to predictions), or add "
+            f"Centre the target (subtract {means}, and add it to predictions), or add "
             "a bias to the last layer: what an intercept gains is then had without bending. A column of ones "
             "(`with_ones`) helps too, though it is not the same as a bias."
         )
@@ -191,7 +197,7 @@ def advice(facts: Facts, found: tuple[Reason, ...], gained: Gain | None, init_sc
         )
     if facts.verdict == "linear":
         told.append(
-            f"Use linear regression ({facts.baselines.plain.kind}): from a small start the network learns no more on "
+            f"Use a linear model ({facts.baselines.plain.kind}): from a small start the network learns no more on "
             "these samples. For more than a linear map, add biases, or features such as |x| or x²."
         )
         if "one half-space" in names:
@@ -205,6 +211,11 @@ def advice(facts: Facts, found: tuple[Reason, ...], gained: Gain | None, init_sc
         told.append(
             f"To stop at the linear solution, stop before t ≈ {facts.departure_time:.3g}{when}; to go beyond it, train "
             f"longer, or start larger than {init_scale:g}: waiting times grow with the logarithm of 1/scale."
+        )
+    elif facts.data.classes:
+        told.append(
+            f"A linear model ({facts.baselines.plain.kind}) is another classifier than this network; to keep the "
+            "network linear, stop it before it bends, or take linear neurons (slope 1)."
         )
     else:
         told.append(

@@ -20,14 +20,14 @@ from biasfree.lines import lines
 from biasfree.networks import Network
 
 # The output's size, as part of the targets', up to which neurons count as not seeing each other.
-_EARLY = 3e-3
-_FEW_LINES = 64
+EARLY = 3e-3
+FEW_LINES = 64
 # Angles within which neurons count as parallel, the first that leaves few enough of them; how far outputs may
 # change by it.
 _PARALLEL = (0.01, 0.03, 0.1, 0.2, 0.4)
 _MOST_NEURONS, _CHANGED = 32, 0.05
 # The longest turn of a neuron in a step, and its longest growth.
-_TURN, _GROWTH, _MOST_STEPS = 0.1, 0.5, 3000
+TURN, GROWTH, MOST_STEPS = 0.1, 0.5, 3000
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ def reduced(start: Network, dataset: Dataset, loss: str, watch: Callable[[], Non
         loss: "square" or "logistic".
         watch: called at every step.
     """
-    target = _EARLY * float(np.sqrt(np.mean(dataset.targets**2)))
-    if len(lines(dataset.inputs)) > _FEW_LINES:
+    target = EARLY * float(np.sqrt(np.mean(dataset.targets**2)))
+    if len(lines(dataset.inputs)) > FEW_LINES:
         grown, time, rate = _stepped(start, dataset, loss, target, watch)
-        return None if rate == 0 else Reduced(_few_enough(grown, dataset.inputs), time, rate, ())
+        return None if rate == 0 else Reduced(few_enough(grown, dataset.inputs), time, rate, ())
     early = theory.early_flow(start, dataset, loss)
     groups = theory.gather(early)
     if not groups:
@@ -74,22 +74,22 @@ def reduced(start: Network, dataset: Dataset, loss: str, watch: Callable[[], Non
     for _ in range(30):
         between = 0.5 * (low + high)
         low, high = (between, high) if negligible(between) else (low, between)
-    return Reduced(_few_enough(early.at(low), dataset.inputs), low, groups[0].rate, groups)
+    return Reduced(few_enough(early.at(low), dataset.inputs), low, groups[0].rate, groups)
 
 
 def merged_for_flow(network: Network, tolerance: float) -> Network:
-    """One neuron for all whose (w, w₂) are parallel within an angle: its square is the sum of theirs.
+    """One neuron for all whose (w, v) are parallel within an angle: its square is the sum of theirs.
 
     This keeps the flow, and with it the function, as far as they are parallel; ``_merging.merged_for_function`` keeps
     the function alone, and does so exactly. Neurons of no size fill up to a power of two, so that few shapes are
     compiled.
 
     Args:
-        network: two layers, one output.
+        network: two layers.
         tolerance: the angle to the largest neuron of a group, in radians.
     """
     first, second = (np.asarray(w) for w in network.weights)
-    joined = np.column_stack([first, second[0]])
+    joined = np.column_stack([first, second.T])
     size = np.linalg.norm(joined, axis=1)
     order = np.argsort(-size)
     units = joined / np.maximum(size, 1e-300)[:, None]
@@ -103,10 +103,10 @@ def merged_for_flow(network: Network, tolerance: float) -> Network:
         left = left[np.argsort(-size[left])]
     rows = np.zeros((max(8, 1 << (len(found) - 1).bit_length()), joined.shape[1]))
     rows[: len(found)] = found
-    return Network([rows[:, :-1], rows[None, :, -1]], network.slope)
+    return Network([rows[:, : first.shape[1]], rows[:, first.shape[1] :].T], network.slope)
 
 
-def _few_enough(network: Network, inputs: np.ndarray) -> Network:
+def few_enough(network: Network, inputs: np.ndarray) -> Network:
     """The first merging that leaves few neurons, if it leaves the outputs too; else the network itself."""
     outputs = np.asarray(network(inputs))
     for tolerance in _PARALLEL:
@@ -131,7 +131,7 @@ def _stepped(
         return drift + (1 - a) * np.sign(w @ inputs.T) @ weighted
 
     time, rate = 0.0, 0.0
-    for _ in range(_MOST_STEPS):
+    for _ in range(MOST_STEPS):
         if watch is not None:
             watch()
         c = pull(first)
@@ -143,7 +143,7 @@ def _stepped(
         turning = np.abs(second) / length * np.linalg.norm(across, axis=1)
         # Neurons that matter set the pace; those that have stayed small turn as fast as they like.
         weight = length > 0.01 * length.max()
-        step = min(_GROWTH / rate, _TURN / max(float(turning[weight].max()), 1e-300))
+        step = min(GROWTH / rate, TURN / max(float(turning[weight].max()), 1e-300))
         middle, _ = _moved(first, second, c, 0.5 * step)
         new = _moved(first, second, pull(middle), step)
         output = new[1] @ np.maximum(new[0] @ inputs.T, start.slope * (new[0] @ inputs.T))

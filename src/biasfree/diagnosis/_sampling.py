@@ -14,8 +14,7 @@ from jaxtyping import Float, Int
 
 from biasfree import theory
 from biasfree.datasets import Dataset
-from biasfree.diagnosis._course import Levels
-from biasfree.theory import _point_losses
+from biasfree.diagnosis._course import Levels, mean_loss
 
 # Rows × weights that one evaluation of the gradient may take, at least and at most; rows per dimension.
 _WORK, _MOST_WORK, _PER_DIMENSION, _LEAST = 4e6, 5e7, 40, 1000
@@ -63,7 +62,7 @@ def draws(
     Args:
         data: all rows.
         symmetry: whose pairs stay together.
-        loss: "square" or "logistic".
+        loss: its name.
         rows: to learn; as many others to judge on.
         count: of draws.
         linear_map: the linear solution of all rows.
@@ -74,7 +73,7 @@ def draws(
     for number in range(count):
         order = shuffled(data.samples, symmetry.pairs, seed=[17, number])
         seen, other = (part(data, np.sort(order[k * rows : (k + 1) * rows])) for k in (0, 1))
-        unseen = float(mean_loss(loss, other.inputs @ linear_map, other.targets))
+        unseen = float(mean_loss(loss, other.inputs @ linear_map.T, other.targets))
         found.append(Draw(seen, levels_of(seen, loss), (other, Levels(_at_zero(other, loss), unseen))))
     return found
 
@@ -88,19 +87,14 @@ def shuffled(samples: int, pairs: Int[np.ndarray, "pairs 2"], seed: Sequence[int
 
 def part(data: Dataset, rows: np.ndarray) -> Dataset:
     """Some rows of a data set."""
-    return Dataset(data.inputs[rows], data.targets[rows], data.name, data.origin)
+    return Dataset(data.inputs[rows], data.targets[rows], data.name, data.origin, data.classes)
 
 
 def levels_of(data: Dataset, loss: str) -> Levels:
     """The loss at f = 0 and of the best linear map."""
-    if loss != "square" and theory.separability(data):
+    if loss == "logistic" and theory.separability(data):
         return Levels(_at_zero(data, loss), 0.0)
     return Levels(_at_zero(data, loss), theory.best_possible_loss(data, slope=1.0, loss=loss).loss)
-
-
-def mean_loss(loss: str, outputs: np.ndarray, targets: np.ndarray) -> float:
-    """The loss of these outputs."""
-    return float(np.mean(_point_losses.value(loss, outputs, targets)))
 
 
 def outputs_at(function: object, inputs: np.ndarray) -> np.ndarray:
@@ -121,13 +115,15 @@ def standard_error(values: Sequence[float | None]) -> float | None:
 
 
 def _at_zero(data: Dataset, loss: str) -> float:
-    return mean_loss(loss, np.zeros(data.samples), data.targets)
+    return mean_loss(loss, np.zeros(data.targets.shape), data.targets)
 
 
 def typical_asymmetry(data: Dataset, directions: int = 200) -> float:
-    """Root mean square of ‖B(r)‖/‖β‖ over random directions r, B(r) = ⟨sgn(rᵀx) y x⟩: 0 under Condition 3."""
-    pull: Float[np.ndarray, "samples dim"] = data.targets[:, None] * data.inputs / data.samples
+    """Root mean square of ‖B(r)‖/‖β‖ over random directions r, B(r) = ⟨sgn(rᵀx) y xᵀ⟩: 0 under Condition 3."""
     drawn = np.random.default_rng(0).normal(size=(directions, data.dim))
-    sizes = np.linalg.norm(np.sign(drawn @ data.inputs.T) @ pull, axis=1)
+    sides, squares = np.sign(drawn @ data.inputs.T), np.zeros(directions)
+    for target in data.targets.reshape(data.samples, -1).T:
+        pull: Float[np.ndarray, "samples dim"] = target[:, None] * data.inputs / data.samples
+        squares += np.sum((sides @ pull) ** 2, axis=1)
     unit = float(np.linalg.norm(data.correlation))
-    return float(np.sqrt(np.mean(sizes**2)) / unit) if unit else float("inf")
+    return float(np.sqrt(np.mean(squares)) / unit) if unit else float("inf")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biasfree.answer import Picture, Section, Table
-from biasfree.diagnosis import _course
+from biasfree.diagnosis import _course, _stages
 from biasfree.diagnosis._baselines import Linear
 from biasfree.diagnosis._sampling import standard_error
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _HOW = {
     "exact": "predicted by the linear network it is equivalent to",
     "reduced network": "predicted by its early phase and the few neurons that then act as all of them",
+    "early phase and flow": "predicted by its early phase and the flow of all its neurons from there, which are too "
+    "different to act as few",
     "Appendix F": "predicted by Eq. 40, the form that the layers tend to on such data",
     "simulation": "measured, since no theory speaks of deep networks on such data",
 }
@@ -28,6 +30,7 @@ def sections(found: "Diagnosis") -> tuple[Section, ...]:
     """In the order of the questions one asks."""
     all_of_them = (
         Section("What it gains over linear regression", _gain(found), _gain_table(found)),
+        *_told_apart(found),
         Section("What to do", found.advice),
         Section("Why", _why(found)),
         Section("When", _when(found), pictures=_pictures(found)),
@@ -36,6 +39,18 @@ def sections(found: "Diagnosis") -> tuple[Section, ...]:
         Section("Notes", found.notes),
     )
     return tuple(s for s in all_of_them if s.sentences or s.table or s.pictures)
+
+
+def _told_apart(found: "Diagnosis") -> list[Section]:
+    """Classes: what the network confuses on its plateaus, the table of the last."""
+    if not found.stages:
+        return []
+    names = found.dataset.classes
+    return [
+        Section(
+            "Which classes it tells apart", _stages.told(found.stages, names), _stages.table(found.stages[-1], names)
+        )
+    ]
 
 
 def _gain(found: "Diagnosis") -> list[str]:
@@ -62,7 +77,7 @@ def _gain(found: "Diagnosis") -> list[str]:
         told.append(
             f"and better than with an intercept, by as much, from t ≈ {when:.3g}{error} on{_steps(found, when)}"
         )
-    if gain.network.confusions is not None:
+    if gain.network.confusions is not None and not found.dataset.classes:
         (right_minus, wrong_minus), (wrong_plus, right_plus) = gain.network.confusions.tolist()
         told.append(
             f"it takes {wrong_minus:,} of {right_minus + wrong_minus:,} samples of class −1 for +1, and {wrong_plus:,} "
@@ -86,7 +101,7 @@ def _steps(found: "Diagnosis", time: float | None) -> str:
 
 def _gain_table(found: "Diagnosis") -> Table | None:
     gain, held = found.gain, found.held_out is not None
-    labels = found.separable is not None
+    labels = found.baselines.plain.accuracy is not None
     heads = ["", "loss", "by scikit-learn"] + ["held-out loss"] * held + ["labels right"] * labels
     heads += ["held out"] * (labels and held)
 
@@ -124,7 +139,8 @@ def _why(found: "Diagnosis") -> list[str]:
         more = f"; and {len(found.gathering) - 4} more" if len(found.gathering) > 4 else ""
         told.append(f"neurons gather at {shown}{more}")
     if found.separable is not None:
-        told.append(f"labels {'' if found.separable else 'not '}separable by a hyperplane through the origin")
+        by = "a linear map" if found.dataset.classes else "a hyperplane through the origin"
+        told.append(f"labels {'' if found.separable else 'not '}separable by {by}")
     told.append(
         f"rule: linear while outputs are, up to {_course.LINEAR:.0%}, and the loss is not below every linear map's "
         f"by {_course.BELOW:.0%} of the first loss; judged from {_course.SITS:g} escape times on; several networks "
@@ -256,11 +272,11 @@ def _check_table(found: "Diagnosis") -> Table | None:
     """Predicted and measured beside each other, a row for each start."""
     if not found.checks:
         return None
-    heads = ["seed"]
-    for name in ("verdict", "escape", "departure", "bend"):
-        heads += [f"{name}, predicted", "measured"]
-    heads += ["loss", "linear twin"]
-    names = ("verdict", "escape_time", "departure_time", "nonlinearity")
+    shown = {"verdict": "verdict", "escape": "escape_time", "departure": "departure_time", "bend": "nonlinearity"}
+    if found.dataset.classes:
+        shown["labels right"] = "accuracy"
+    heads = ["seed", *(head for name in shown for head in (f"{name}, predicted", "measured")), "loss", "linear twin"]
+    names = tuple(shown.values())
     rows = [
         [
             str(c.seed),
@@ -314,7 +330,7 @@ def appendix(found: "Diagnosis") -> tuple[Section, ...]:
     from biasfree.measure import plateaus
 
     run = found.trajectory
-    if run is None or found.settings["depth"] != 2:
+    if run is None or found.settings["depth"] != 2 or found.dataset.outputs > 1:
         return ()
     if run.dataset.samples * run.final.widths[1] > _MOST_EXPLAINED:
         told = [

@@ -30,9 +30,9 @@ def simulated(
     """The gradient flow of a network: exact where that is cheap, by coarse steps elsewhere or if events do not end.
 
     Args:
-        network: one output.
-        data: scalar targets.
-        loss: "square" or "logistic".
+        network: any depth.
+        data: as many outputs.
+        loss: its name.
         progress: as of ``gradient_flow``.
         options: ``until``, ``save``, ``stop`` and ``max_steps`` of ``gradient_flow``.
 

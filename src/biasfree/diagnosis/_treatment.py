@@ -21,7 +21,7 @@ class Treated:
     """A data set ready to be judged.
 
     Attributes:
-        dataset: with scalar targets, ±1 where the loss needs labels.
+        dataset: with targets as the loss takes them: numbers, ±1 for labels, one row per sample for classes.
         held_out: samples that nothing is fitted to, treated alike; None unless asked for.
         notes: sentences on what was done, and on what may surprise.
     """
@@ -36,22 +36,18 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float
 
     Args:
         dataset: as loaded.
-        loss: "square" or "logistic".
+        loss: "square", "logistic" or "cross-entropy".
         standardise: subtract each input's mean and divide by its standard deviation, both of the samples that are kept.
         holdout: the share of samples to hold out, drawn at random; samples x and −x go together.
 
     Raises:
-        ValueError: several outputs, labels that are not two values, a share that leaves too few samples.
+        ValueError: labels that are not two values, a share that leaves too few samples.
     """
     notes: list[str] = list(dataset.origin.get("notes", ()))
-    if dataset.classes:
-        dataset = _two_classes(dataset, notes)
-    if dataset.outputs != 1:
-        names = ", ".join(dataset.origin.get("targets", ()))
-        raise ValueError(
-            f"the target must be one number per sample, got {dataset.outputs}{f' ({names})' if names else ''}: several "
-            "outputs are not diagnosed yet. Diagnose one column of them at a time."
-        )
+    if len(dataset.classes) == 2 and loss != "cross-entropy":
+        names = dataset.classes
+        notes.append(f"Classes {names[0]} and {names[1]} were read as −1 and +1.")
+        dataset = Dataset(dataset.inputs, np.where(dataset.labels == 1, 1.0, -1.0), dataset.name, dataset.origin)
     inputs, targets = dataset.inputs, dataset.targets
     largest = max(float(np.abs(inputs).max()), float(np.abs(targets).max()))
     if largest > _LARGEST:
@@ -59,11 +55,11 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float
             f"the data reach {largest:.2g}, whose powers are beyond floating-point numbers: rescale them (for inputs, "
             "--standardise does so after you have brought them below 1e50)."
         )
-    if loss != "square":
+    if loss == "logistic":
         targets = _labels(targets, notes)
     elif not targets.any():
         raise ValueError("all targets are zero: there is nothing to learn.")
-    else:
+    elif targets.ndim == 1:
         notes.extend(_on_targets(targets))
     if not inputs.any():
         raise ValueError("all inputs are zero: a network without biases gives 0 on every sample.")
@@ -84,22 +80,11 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float
         )
     treated = kept
     if standardise:
-        treated = Dataset(inputs, kept.targets, kept.name, {**kept.origin, "standardised": True})
-    other = None if held is None or aside is None else Dataset(aside, held.targets, held.name, held.origin)
+        treated = Dataset(inputs, kept.targets, kept.name, {**kept.origin, "standardised": True}, kept.classes)
+    other = (
+        None if held is None or aside is None else Dataset(aside, held.targets, held.name, held.origin, held.classes)
+    )
     return Treated(treated, other, (*notes, *_remarks(treated, standardise)))
-
-
-def _two_classes(dataset: Dataset, notes: list[str]) -> Dataset:
-    """Two classes as −1 and +1."""
-    names = dataset.classes
-    if len(names) > 2:
-        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        raise ValueError(
-            f"the target has {len(names)} classes ({shown}), and two are diagnosed. Mark one of them 1 and all others "
-            "−1, and diagnose class by class."
-        )
-    notes.append(f"Classes {names[0]} and {names[1]} were read as −1 and +1.")
-    return Dataset(dataset.inputs, np.where(dataset.labels == 1, 1.0, -1.0), dataset.name, dataset.origin)
 
 
 def _split(data: Dataset, holdout: float, notes: list[str]) -> tuple[Dataset, Dataset | None]:
@@ -113,8 +98,9 @@ def _split(data: Dataset, holdout: float, notes: list[str]) -> tuple[Dataset, Da
         raise ValueError(f"holdout {holdout:g} of {data.samples} samples leaves none on one side. Take another share.")
     order = shuffled(data.samples, theory.symmetry(data).pairs, seed=[17, 1000])
     kept, held = part(data, np.sort(order[count:])), part(data, np.sort(order[:count]))
-    if data.targets.any() and len(np.unique(data.targets)) == 2 and len(np.unique(kept.targets)) < 2:
-        raise ValueError(f"holdout {holdout:g} leaves samples of one class only to learn from. Hold out fewer.")
+    before, after = (len(np.unique(each.labels if each.classes else each.targets)) for each in (data, kept))
+    if (data.classes or before == 2) and after < before:
+        raise ValueError(f"holdout {holdout:g} leaves no sample of some class to learn from. Hold out fewer.")
     notes.append(f"{count:,} of {data.samples:,} samples were held out, drawn at random with seed 0.")
     return kept, held
 
@@ -126,8 +112,8 @@ def _labels(targets: np.ndarray, notes: list[str]) -> np.ndarray:
     if values.size > 2:
         few = ", ".join(f"{v:g}" for v in values[:5]) + (", …" if values.size > 5 else "")
         raise ValueError(
-            f"the logistic loss needs two classes, got {values.size} values ({few}). For several classes, mark one of "
-            "them 1 and all others −1 and diagnose class by class; for a number to predict, use the square loss."
+            f"the logistic loss needs two classes, got {values.size} values ({few}). For several classes use the "
+            "cross-entropy loss; for a number to predict, use the square loss."
         )
     if values.tolist() != [-1.0, 1.0]:
         notes.append(f"Labels {values[0]:g} and {values[1]:g} were read as −1 and +1.")
@@ -144,8 +130,8 @@ def _on_targets(targets: np.ndarray) -> list[str]:
     whole = bool((values == np.round(values)).all())
     if 2 < values.size <= _CLASSES and whole and values.size < len(targets):
         return [
-            f"The target takes {values.size} different values and is predicted as a number. If they are classes, mark "
-            "one of them 1 and all others −1, and diagnose class by class with --loss logistic."
+            f"The target takes {values.size} different values and is predicted as a number. If they are classes, ask "
+            "for --loss cross-entropy."
         ]
     return []
 
