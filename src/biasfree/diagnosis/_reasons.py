@@ -150,9 +150,7 @@ def _suffices(facts: Facts) -> Reason | None:
     left = facts.baselines.plain.loss / facts.levels.first if facts.levels.first else 0.0
     if left > BELOW:
         return None
-    explained = (
-        "every label" if facts.baselines.plain.separates else f"all but {100 * left:.2g}% of the loss"
-    )
+    explained = "every label" if facts.baselines.plain.separates else f"all but {100 * left:.2g}% of the loss"
     return Reason(
         "a linear map suffices",
         left,

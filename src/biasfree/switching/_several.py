@@ -190,7 +190,7 @@ class SeveralRunner:
                 on_first.append(np.zeros((len(held), dim)))
         names = np.concatenate([free, np.full(2 * len(held), len(self.directions))])
         rates, parts = modes.terms(0, np.concatenate(on_first), np.concatenate(on_second))
-        wait, which = first_zero(rates, np.ascontiguousarray(parts), float(room))
+        wait, which = first_zero(rates, parts, room)
         return wait, -1 if which < 0 else int(names[which])
 
     def _free_pull(self, h: int) -> Float[np.ndarray, "dim outputs"]:
