@@ -19,7 +19,7 @@ explore: $(VENV)/ready
 # The site, docs/_build/html/index.html: studies for verdicts and pictures, all pages and notebooks, then its tests.
 docs: $(VENV)/ready
 	$(RUN)biasfree reproduce --quick --quiet --out docs/_build/studies
-	$(RUN)sphinx-build -q -E -W --keep-going -j 2 -b html docs docs/_build/html
+	$(RUN)sphinx-build -q -E -W --keep-going -b html docs docs/_build/html
 	$(RUN)pytest -q -m slow tests/site/test_site.py
 	@echo "wrote docs/_build/html/index.html"
 

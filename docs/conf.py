@@ -39,7 +39,7 @@ html_math_renderer = "mathml"
 # Notebooks are executed once per source of the package: a change of the package outdates all of them.
 nb_execution_mode = os.environ.get("BIASFREE_NOTEBOOKS", "cache")
 nb_execution_cache_path = str(HERE / "_build" / "notebooks" / Request().source[:12])
-nb_execution_timeout = 300
+nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(HERE / "_build" / "compiled"))

@@ -132,6 +132,7 @@ def test_every_number_is_an_alias() -> None:
         ("THEOREM 5", "Theorem 5"), ("thm. 13", "Theorem 13"), ("Cor 6", "Corollary 6"), ("lemma_12", "Lemma 12"),
         ("workshop fig. 2", "Workshop Figure 2"), ("TMLR Figure 6", "Workshop Figure 2"), ("App. E.4", "Appendix E.4"),
         ("Appendix C.4", "Journal Appendix C.4"), ("theorem_13", "Theorem 13"), ("skeleton", "The skeleton"),
+        ("Appendix F.2", "Eq. 44"), ("Section 4.1", "Theorem 5"),
     ],
 )  # fmt: skip
 def test_numbers_are_found_as_people_type_them(typed: str, label: str) -> None:

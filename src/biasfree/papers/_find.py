@@ -44,7 +44,7 @@ def find(wanted: str) -> tuple[Entry, ...]:
     """
     name = _name(wanted)
     if re.fullmatch(_NUMBERED, name):
-        return numbered(wanted)
+        return numbered(wanted) or tuple(entry for entry in ENTRIES if _name(entry.place).startswith(name))
     words = wanted.lower().split()
     return tuple(entry for entry in ENTRIES if words and all(word in _text(entry) for word in words))
 
@@ -79,4 +79,5 @@ def _name(wanted: str) -> str:
 
 def _text(entry: Entry) -> str:
     """All that is said of an entry, for a search by words."""
-    return " ".join((entry.label, entry.journal, entry.says, *entry.functions, *entry.studies, entry.note)).lower()
+    said = entry.label, entry.journal, entry.place, entry.says, *entry.functions, *entry.studies, entry.note
+    return " ".join(said).lower()
