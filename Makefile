@@ -60,7 +60,7 @@ dist: $(VENV)/ready
 smoke: dist
 	set -e; folder=$$(mktemp -d); trap 'rm -rf $$folder' EXIT; \
 	$(PYTHON) -m venv $$folder/venv; \
-	$$folder/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl; \
+	$$folder/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt dist/*.whl; \
 	cp tests/smoke.py README.md $$folder; cd $$folder; venv/bin/python smoke.py README.md
 
 format: $(VENV)/ready
