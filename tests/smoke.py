@@ -31,7 +31,7 @@ init_scale = [1e-3, 1e-2]
 TABLE = "a,b,y\n" + "".join(f"{a},{b},{abs(a) - b / 2}\n" for a in (-2, -1, 1, 2) for b in (-1, 0.5, 1, 3))
 MODEL = """
 import numpy as np, biasfree as bf
-net = bf.Network.init([2, 6, 1], slope=0.0, scale=1.0, seed=0)
+net = bf.Network.init([2, 6, 1], slope=0.0, init_scale=1.0, seed=0)
 np.savez("model.npz", W1=np.asarray(net.weights[0]), W2=np.asarray(net.weights[1]), slope=0.0)
 """
 

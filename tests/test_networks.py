@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biasfree import Network
+from biasfree import Network, datasets, theory
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(9, 3))
@@ -152,7 +152,7 @@ class TestFiles:
         (lambda: Network([np.eye(2)], 0.0, skips=[2]), "spans 2 layers"),
         (lambda: Network.init([2, 0, 1], 0.0, 1.0, 0), "every width"),
         (lambda: Network.init([2], 0.0, 1.0, 0), "at least the input dimension"),
-        (lambda: Network.init([2, 3, 1], 0.0, 0.0, 0), "scale must be a finite number above 0"),
+        (lambda: Network.init([2, 3, 1], 0.0, 0.0, 0), "init_scale must be a finite number above 0"),
         (lambda: Network.init([2, 3, 1], 0.0, float("inf"), 0), "scale"),
         (lambda: Network.init([2, 3, 1], 0.0, 1.0, 0.5), "seed"),
         (lambda: Network.rank_one(2, 1, 0.0, 1.0, 0), "width must be a whole number of at least 2"),
@@ -168,3 +168,31 @@ class TestFiles:
 def test_bad_input_gets_a_sentence(call, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+class TestFormerNames:
+    """Published names that changed go on working, and say what to write instead."""
+
+    def test_the_size_of_a_start(self) -> None:
+        with pytest.warns(DeprecationWarning, match=r"Network\.init: the argument scale is now called init_scale"):
+            former = Network.init([2, 3, 1], slope=0.0, scale=0.1, seed=0)
+        now = Network.init([2, 3, 1], slope=0.0, init_scale=0.1, seed=0)
+        for one, other in zip(former.weights, now.weights, strict=True):
+            np.testing.assert_array_equal(one, other)
+        with pytest.warns(DeprecationWarning, match="now called init_scale"):
+            former = theory.closed_form(1.0, [1.0], [1.0], initial_norm=0.1, slope=0.0)
+        np.testing.assert_array_equal(former, theory.closed_form(1.0, [1.0], [1.0], init_scale=0.1, slope=0.0))
+        with pytest.raises(TypeError, match="init_scale twice"):
+            Network.init([2, 3, 1], 0.0, scale=0.1, init_scale=0.1, seed=0)
+
+    def test_times_come_first(self) -> None:
+        data, start = datasets.symmetric_gaussian(dim=2, pairs=5, seed=0), Network.init([2, 4, 1], 0.0, 1e-3, 0)
+        now = theory.theorem_13([0.0, 1.0], start, data, "square")
+        for arguments, options in [
+            ((start, data, [0.0, 1.0], "square"), {}),
+            ((start, data), {"times": [0.0, 1.0], "loss": "square"}),
+        ]:
+            with pytest.warns(DeprecationWarning, match="times comes first now"):
+                former = theory.theorem_13(*arguments, **options)
+            for one, other in zip(former, now, strict=True):
+                np.testing.assert_array_equal(one, other)

@@ -15,7 +15,7 @@ SIX = bf.datasets.six_points()
 
 @pytest.fixture(scope="module")
 def run() -> bf.Trajectory:
-    start = bf.Network.init([2, 8, 1], slope=0.0, scale=1e-3, seed=0)
+    start = bf.Network.init([2, 8, 1], slope=0.0, init_scale=1e-3, seed=0)
     return bf.gradient_flow(start, SIX, until=60, save=40)
 
 
@@ -27,7 +27,7 @@ def sweep(tmp_path_factory):
 
 
 def _shown(run, sweep) -> list:
-    deep = bf.Network.init([5, 6, 6, 1], slope=0.1, scale=0.3, seed=0)
+    deep = bf.Network.init([5, 6, 6, 1], slope=0.1, init_scale=0.3, seed=0)
     return [run, run.plateaus(), run.final, deep, SIX, bf.datasets.iris(), sweep]
 
 
@@ -52,7 +52,7 @@ def test_what_a_name_holds_is_escaped() -> None:
 
 
 def test_a_run_without_plateaus_shows_its_loss() -> None:
-    start = bf.Network.init([2, 8, 1], slope=0.0, scale=1.0, seed=0)
+    start = bf.Network.init([2, 8, 1], slope=0.0, init_scale=1.0, seed=0)
     found = bf.gradient_flow(start, SIX, until=0.01, save=5).plateaus()
     if not len(found):
         assert "loss" in found.plot().get_axes()[0].get_ylabel()
@@ -74,7 +74,7 @@ def test_the_map_is_the_networks_output(run) -> None:
 def test_several_outputs_have_a_map_each_and_classes_one() -> None:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(30, 2))
-    network = bf.Network.init([2, 10, 3], slope=0.0, scale=1.0, seed=0)
+    network = bf.Network.init([2, 10, 3], slope=0.0, init_scale=1.0, seed=0)
     vectors = bf.Dataset(inputs, rng.normal(size=(30, 3)))
     assert sum("output" not in axes.get_ylabel() for axes in report.output_map(network, vectors).get_axes()) == 3
     classes = bf.Dataset(inputs, np.array(["a", "b", "c"])[rng.integers(0, 3, 30)], classes=True)
@@ -97,7 +97,7 @@ def test_neurons_are_the_rows_and_their_signs(run) -> None:
 
 def test_other_dimensions_are_projected() -> None:
     data = bf.datasets.symmetric_gaussian(dim=5, pairs=20, seed=0)
-    network = bf.Network.init([5, 6, 1], slope=0.0, scale=1.0, seed=0)
+    network = bf.Network.init([5, 6, 1], slope=0.0, init_scale=1.0, seed=0)
     assert report.output_map(network, data).get_axes()[0].get_xlabel() == "1st direction"
     (axes,) = report.plot_neurons(network, data).get_axes()
     plane = np.linalg.svd(data.inputs)[2][:2]

@@ -65,7 +65,7 @@ def test_the_gap_of_random_two_layer_networks(dim, width, slope) -> None:
 def test_the_gap_of_a_trained_network_and_its_practical_sentence() -> None:
     """Linear to 1e-6 on its data: the sentence says so first, and the certificate is within three times."""
     data = bf.datasets.symmetric_gaussian(dim=4, pairs=30, seed=0)
-    start = bf.Network.init([4, 50, 1], slope=0.0, scale=1e-3, seed=0)
+    start = bf.Network.init([4, 50, 1], slope=0.0, init_scale=1e-3, seed=0)
     found = inspect(bf.gradient_flow(start, data, until=60).final, data)
     assert found.linear is False
     assert found.verdict == "linear in effect"

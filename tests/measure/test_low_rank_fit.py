@@ -166,7 +166,7 @@ def test_paths_of_unequal_norm(seed: int, plus: float, minus: float) -> None:
 
 def test_eq_39_does_not_describe_eq_40() -> None:
     """⟨r₂r₁ᵀ, its two blocks times √2⟩ = 1/√2, so that u is fitted as (2 + 1/√2)/3 of its value."""
-    fit = fit_eq_39(bf.Network.aligned_relu([3, 8, 8, 1], scale=0.5, seed=2))
+    fit = fit_eq_39(bf.Network.aligned_relu([3, 8, 8, 1], init_scale=0.5, seed=2))
     share = (2 + 1 / ROOT2) / 3
     assert fit.norm == pytest.approx(0.5 * share)
     middle = np.sqrt(1 - 2 * share / ROOT2 + share**2)
@@ -174,7 +174,7 @@ def test_eq_39_does_not_describe_eq_40() -> None:
 
 
 def test_a_stack_is_fitted_like_its_members() -> None:
-    networks = [bf.Network.aligned_relu([3, 5, 6, 1], scale=0.3, seed=seed) for seed in range(4)]
+    networks = [bf.Network.aligned_relu([3, 5, 6, 1], init_scale=0.3, seed=seed) for seed in range(4)]
     rng = np.random.default_rng(0)
     stacked = [np.stack([w + 0.02 * rng.normal(size=w.shape) for w in layer]) for layer in
                zip(*([np.asarray(w) for w in n.weights] for n in networks), strict=True)]  # fmt: skip

@@ -90,7 +90,7 @@ class TestTheRule:
 
 @pytest.fixture(scope="module")
 def xor() -> bf.measure.Plateaus:
-    start = bf.Network.init([2, 40, 1], slope=0.0, scale=1e-12, seed=0)
+    start = bf.Network.init([2, 40, 1], slope=0.0, init_scale=1e-12, seed=0)
     return bf.gradient_flow(start, bf.datasets.xor(), until=150).plateaus()
 
 
@@ -128,7 +128,7 @@ class TestXor:
     def test_descent_at_small_and_large_rates_waits_at_the_same_levels(
         self, xor: bf.measure.Plateaus, rate: float
     ) -> None:
-        start = bf.Network.init([2, 40, 1], slope=0.0, scale=1e-12, seed=0)
+        start = bf.Network.init([2, 40, 1], slope=0.0, init_scale=1e-12, seed=0)
         run = bf.gradient_descent(start, bf.datasets.xor(), learning_rate=rate, steps=round(180 / rate), save=400)
         found = bf.plateaus(run)
         assert found.levels == pytest.approx(xor.levels, abs=0.012)
@@ -138,7 +138,7 @@ class TestXor:
 
 class TestOtherRuns:
     def test_logistic_loss_ends_in_a_power_law(self) -> None:
-        start = bf.Network.init([2, 30, 1], slope=0.0, scale=1e-8, seed=0)
+        start = bf.Network.init([2, 30, 1], slope=0.0, init_scale=1e-8, seed=0)
         found = bf.gradient_flow(start, bf.datasets.orthogonal_pair(), loss="logistic", until=150).plateaus()
         assert found.predicted_ends[:2] == pytest.approx(found.ends[:2], rel=0.05)
 
@@ -152,7 +152,7 @@ class TestOtherRuns:
         assert all(0 <= p.nonlinearity <= 1.5 for p in found)
 
     def test_weight_decay_is_cut_by_what_the_flow_descends_on(self) -> None:
-        start = bf.Network.init([2, 30, 1], slope=0.0, scale=1e-8, seed=0)
+        start = bf.Network.init([2, 30, 1], slope=0.0, init_scale=1e-8, seed=0)
         run = bf.gradient_flow(start, bf.datasets.orthogonal_pair(), until=200, weight_decay=0.05)
         found = run.plateaus()
         assert len(found) == 3

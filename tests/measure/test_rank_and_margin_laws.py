@@ -105,7 +105,7 @@ def test_the_bound_is_met_when_the_row_takes_the_lowest_direction() -> None:
     ],
 )
 def test_which_layers_have_a_bound(options: dict, layers: list[int]) -> None:
-    network = bf.Network.init([3, 3, 3, 3, 1], scale=1.0, seed=0, **options)
+    network = bf.Network.init([3, 3, 3, 3, 1], init_scale=1.0, seed=0, **options)
     found = rank_bound(network)
     assert [each.layer for each in found.layers] == layers
     assert found.layers[-1].excess == 0

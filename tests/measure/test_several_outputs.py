@@ -19,7 +19,7 @@ def data() -> bf.Dataset:
 
 @functools.cache
 def runs() -> tuple[bf.Trajectory, bf.Trajectory]:
-    start = bf.Network.init([4, 10, 3], slope=0.0, scale=1e-3, seed=0)
+    start = bf.Network.init([4, 10, 3], slope=0.0, init_scale=1e-3, seed=0)
     twin = theory.linear_twin(start)
     return (
         bf.gradient_flow(start, data(), until=16, save=np.linspace(0, 16, 33)),
@@ -68,7 +68,7 @@ def test_the_early_phase_departs_between_its_window_and_its_escape() -> None:
     found = measure.early_phase(run)
     assert found.error[0] < 1e-12
     assert 0 < found.window < found.departure < found.escape
-    first, second = theory.early_solution(run.template, data(), run.times[1])
+    first, second = theory.early_solution(run.times[1], run.template, data())
     np.testing.assert_allclose(run.weights[0][1], first, rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(run.weights[1][1], second, rtol=1e-3, atol=1e-6)
 
@@ -98,7 +98,7 @@ def test_the_late_phase_of_classes_is_refused() -> None:
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(6, 3))
     classes = bf.Dataset(inputs, np.argmax(inputs, axis=1), classes=range(3))
-    start = bf.Network.init([3, 4, 3], slope=1.0, scale=0.5, seed=0)
+    start = bf.Network.init([3, 4, 3], slope=1.0, init_scale=0.5, seed=0)
     run = bf.gradient_flow(start, classes, loss="cross-entropy", until=5)
     with pytest.raises(ValueError, match="known for one output"):
         measure.late_phase(run)

@@ -73,7 +73,7 @@ def test_every_saved_time_against_a_loop_of_numpy(trajectory: bf.Trajectory) -> 
 
 @pytest.mark.parametrize("depth", [2, 3, 5])
 def test_eq_39_is_rank_one_and_aligned(depth: int) -> None:
-    found = structure(bf.Network.aligned_linear([3, *[8] * (depth - 1), 1], scale=0.2, seed=depth))
+    found = structure(bf.Network.aligned_linear([3, *[8] * (depth - 1), 1], init_scale=0.2, seed=depth))
     for layer in found.layers:
         assert layer.rank(1e-9) == 1
         assert layer.norm == pytest.approx(0.2)
@@ -86,7 +86,7 @@ def test_eq_39_is_rank_one_and_aligned(depth: int) -> None:
 
 @pytest.mark.parametrize("depth", [3, 4])
 def test_eq_40_has_rank_two_non_negative_middle_layers(depth: int) -> None:
-    found = structure(bf.Network.aligned_relu([3, *[8] * (depth - 1), 1], scale=0.2, seed=depth))
+    found = structure(bf.Network.aligned_relu([3, *[8] * (depth - 1), 1], init_scale=0.2, seed=depth))
     assert [int(layer.rank(1e-9)) for layer in found.layers] == [1, *[2] * (depth - 2), 1]
     for layer in found.layers[1:-1]:
         # Two blocks of norm √2 · ½ u each.

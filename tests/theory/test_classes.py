@@ -80,7 +80,7 @@ def test_no_training_goes_below_it() -> None:
     data = lines_in_dispute(3)
     best = best_possible_loss(data, loss="cross-entropy")
     for seed in range(3):
-        start = bf.Network.init([2, 20, 3], slope=0.0, scale=1.0, seed=seed)
+        start = bf.Network.init([2, 20, 3], slope=0.0, init_scale=1.0, seed=seed)
         run = bf.gradient_descent(start, data, loss="cross-entropy", learning_rate=0.3, steps=1000)
         assert best.loss - 1e-12 < run.losses[-1] < run.losses[0]
 
@@ -159,7 +159,7 @@ def test_the_margin_of_a_two_layer_flow_rises_to_the_nuclear_one() -> None:
     """Its direction follows slowly, like other limits of this kind: by a power of 1/ln(1/L)."""
     data = clusters(0, classes=3, dim=3)
     found = max_margin_classes(data)
-    start = bf.Network.init([3, 6, 3], slope=1.0, scale=0.1, seed=0)
+    start = bf.Network.init([3, 6, 3], slope=1.0, init_scale=0.1, seed=0)
     run = bf.gradient_flow(start, data, loss="cross-entropy", clock="loss", until=np.inf, stop=bf.Stop(log_loss=-1000))
     shares, apart = [], []
     for level in (-10, -100, -1000):

@@ -436,7 +436,7 @@ FLOW = deep_reduced_flow([0.0], np.eye(DIM), np.ones(DIM), np.ones(DIM), 0.5, 3)
         (lambda: eq_42_velocity(ALIGNED.with_slope(0.1), np.eye(DIM), np.ones(DIM)), "slope 0"),
         (lambda: eq_42_velocity(ALIGNED, np.eye(2), np.ones(2)), "needs a covariance of shape"),
         (lambda: deep_reduced_flow([-1.0], np.eye(2), [1, 0], [1, 0], 0.1, 3), "times must be at least 0, got -1.0"),
-        (lambda: deep_reduced_flow([1.0], np.eye(2), [1, 0], [1, 0], 0.0, 3), "initial_norm must be one finite number"),
+        (lambda: deep_reduced_flow([1.0], np.eye(2), [1, 0], [1, 0], 0.0, 3), "init_scale must be one finite number"),
         (lambda: deep_reduced_flow([1.0], np.eye(2), [1, 0], [0, 0], 0.1, 3), "initial_direction must be a nonzero"),
         (lambda: deep_reduced_flow([1.0], np.eye(2), [1, 0], [1, 0], 0.1, 1), "depth must be a whole number"),
         (lambda: deep_reduced_flow([1.0], -np.eye(2), [1, 0], [1, 0], 0.1, 3), "covariance must be symmetric"),

@@ -26,8 +26,8 @@ def test_theorem_13_and_eq_23_in_their_window(slope: float, loss: str) -> None:
     run = bf.gradient_flow(network, data, until=window, save=6, loss=loss, rtol=1e-10)
     scale = max(np.linalg.norm(w) for w in network.weights)
     for time, now in zip(run.times, run.networks, strict=True):
-        assert distance(now, theorem_13(network, data, time, loss)) < 2 * scale
-        assert distance(now, early_solution(network, data, time, loss)) < 1e-6 * scale
+        assert distance(now, theorem_13(time, network, data, loss)) < 2 * scale
+        assert distance(now, early_solution(time, network, data, loss)) < 1e-6 * scale
 
 
 def test_lemma_12_bounds_the_growth_and_ends_long_before_the_early_phase() -> None:
@@ -55,7 +55,7 @@ def test_symmetric_data_have_no_switches_and_give_eq_23() -> None:
     assert len(flow.switches) == 0
     for time in (0.0, 2.0, 9.0):
         now = flow.at(time)
-        first, second = early_solution(network, SYMMETRIC, time)
+        first, second = early_solution(time, network, SYMMETRIC)
         np.testing.assert_allclose(now.weights[0], first, rtol=1e-10, atol=1e-18)
         np.testing.assert_allclose(now.weights[1], second, rtol=1e-10, atol=1e-18)
 
@@ -187,4 +187,4 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="dimension"):
         early_flow(bf.Network.init([3, 3, 1], 0.0, 1.0, seed=0), bf.datasets.xor())
     with pytest.raises(ValueError, match="β = 0"):
-        theorem_13(bf.Network.init([1, 3, 1], 0.0, 1.0, seed=0), bf.Dataset([[1.0], [-1.0]], [1.0, 1.0]), 1.0)
+        theorem_13(1.0, bf.Network.init([1, 3, 1], 0.0, 1.0, seed=0), bf.Dataset([[1.0], [-1.0]], [1.0, 1.0]))

@@ -10,7 +10,7 @@ from biasfree import Dataset, Network, theory
 def problem(seed: int, outputs: int = 3) -> tuple[Dataset, Network]:
     rng = np.random.default_rng(seed)
     data = Dataset(rng.normal(size=(6, 3)), rng.normal(size=(6, outputs)))
-    return data, Network.init([3, 6, outputs], slope=0.1, scale=1e-6, seed=seed)
+    return data, Network.init([3, 6, outputs], slope=0.1, init_scale=1e-6, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -67,6 +67,6 @@ def test_symmetric_data_have_the_modes_of_the_twin() -> None:
     np.testing.assert_allclose(flow.rate, modes.rates[0])
     np.testing.assert_allclose(np.abs(flow.limit_input @ modes.inputs[0]), 1, atol=1e-9)
     np.testing.assert_allclose(np.exp(flow.log_amplitude), np.abs(modes.readouts[0]), rtol=1e-8)
-    first, second = theory.early_solution(network, symmetric, 4.0)
+    first, second = theory.early_solution(4.0, network, symmetric)
     np.testing.assert_allclose(flow.at(4.0).weights[0], first, rtol=1e-9, atol=1e-18)
     np.testing.assert_allclose(flow.at(4.0).weights[1], second, rtol=1e-9, atol=1e-18)

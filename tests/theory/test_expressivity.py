@@ -76,7 +76,7 @@ def test_rebuilt_networks_are_the_same_function(seed: int, outputs: int, slope: 
 
 
 def test_parity_is_the_functions_own() -> None:
-    network = bf.Network.init([4, 7, 1], slope=0.2, scale=1.0, seed=3)
+    network = bf.Network.init([4, 7, 1], slope=0.2, init_scale=1.0, seed=3)
     form = parity_form(network)
     x = np.random.default_rng(0).normal(size=(50, 4))
     up, down = np.asarray(network(x)), np.asarray(network(-x))
@@ -85,7 +85,7 @@ def test_parity_is_the_functions_own() -> None:
 
 
 def test_assumption_4_is_linear_and_its_perturbation_is_not() -> None:
-    network = bf.Network.rank_one(3, 8, slope=0.0, scale=1e-9, seed=0)
+    network = bf.Network.rank_one(3, 8, slope=0.0, init_scale=1e-9, seed=0)
     assert parity_form(network).is_linear
     nudged = network.with_weights([network.weights[0], network.weights[1].at[0, 0].multiply(1.001)])
     assert not parity_form(nudged).is_linear
@@ -117,7 +117,7 @@ def test_depth_separation_network_is_odd_nonlinear_and_beyond_two_layers() -> No
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_every_network_is_positively_homogeneous(depth: int) -> None:
     widths = [3] + [5] * (depth - 1) + [2]
-    network = bf.Network.init(widths, slope=0.1, scale=3.0, seed=0)
+    network = bf.Network.init(widths, slope=0.1, init_scale=3.0, seed=0)
     assert homogeneity_error(network, jnp.eye(3), [1e-200, 1e200]) < 1e-14
 
 

@@ -47,7 +47,7 @@ def flow(network: Network, data: Dataset, times: np.ndarray, loss: str = "square
 @pytest.mark.parametrize("slope", [1.0, 0.3])
 def test_the_time_course_is_the_linear_network_s(white: bool, slope: float) -> None:
     data = several(white=white)
-    start = Network.init([5, 12, 3], slope=slope, scale=1e-6, seed=3)
+    start = Network.init([5, 12, 3], slope=slope, init_scale=1e-6, seed=3)
     stairs = theory.mode_staircase(start, data)
     assert stairs.white == white
     times = np.linspace(0, 1.3 * stairs.times[-1], 60)
@@ -110,7 +110,7 @@ def test_tiny_starts_are_later_and_nothing_else() -> None:
 @pytest.mark.parametrize("slope", [0.0, 0.4])
 def test_mirror_images_make_theorem_5_exact_for_any_outputs(slope: float) -> None:
     data = several(dim=3, pairs=6, white=False)
-    start = theory.mirrored(Network.init([3, 3, 3], slope=slope, scale=0.5, seed=2))
+    start = theory.mirrored(Network.init([3, 3, 3], slope=slope, init_scale=0.5, seed=2))
     times = np.linspace(0, 12, 13)
     twins = flow(theory.linear_twin(start), data, theory.linear_time(times, slope))
     for run, twin in zip(flow(start, data, times), twins, strict=True):
@@ -132,7 +132,7 @@ def test_cross_entropy_has_a_twin_for_two_classes_only() -> None:
         tilt = 0.9 / classes * (tilt - tilt.mean(axis=1, keepdims=True)) / 2
         both = np.concatenate([1 / classes + tilt, 1 / classes - tilt])
         data = Dataset(np.concatenate([inputs, -inputs]), both, classes=range(classes))
-        start = theory.mirrored(Network.init([3, 4, classes], slope=0.0, scale=1.0, seed=1))
+        start = theory.mirrored(Network.init([3, 4, classes], slope=0.0, init_scale=1.0, seed=1))
         runs = flow(start, data, times, "cross-entropy")
         twins = flow(theory.linear_twin(start), data, theory.linear_time(times, 0.0), "cross-entropy")
         apart[classes] = max(
@@ -148,13 +148,13 @@ def test_cross_entropy_has_a_twin_for_two_classes_only() -> None:
 def test_eq_23_for_several_outputs_is_a_matrix_exponential(loss: str) -> None:
     rng = np.random.default_rng(0)
     data = Dataset(rng.normal(size=(9, 4)), rng.integers(0, 3, 9), classes=("a", "b", "c"))
-    network = Network.init([4, 6, 3], slope=0.2, scale=1.0, seed=0)
+    network = Network.init([4, 6, 3], slope=0.2, init_scale=1.0, seed=0)
     residual = data.targets - (1 / 3 if loss == "cross-entropy" else 0)
     pull = residual.T @ data.inputs / 9
     block = 0.6 * np.block([[np.zeros((4, 4)), pull.T], [pull, np.zeros((3, 3))]])
     state = np.concatenate([np.asarray(network.weights[0]).T, network.weights[1]])
     for time in (0.0, 1.5):
-        first, second = theory.early_solution(network, data, time, loss)
+        first, second = theory.early_solution(time, network, data, loss)
         np.testing.assert_allclose(np.concatenate([first.T, second]), expm(block * time) @ state, atol=1e-12)
     modes = theory.growing_modes(network, data, loss)
     np.testing.assert_allclose(modes.strengths, np.linalg.svd(pull, compute_uv=False)[: len(modes)], atol=1e-12)
@@ -167,7 +167,7 @@ def test_eq_23_for_several_outputs_is_a_matrix_exponential(loss: str) -> None:
 
 def test_one_output_is_the_old_theory() -> None:
     data = datasets.symmetric_gaussian(4, 40, seed=2)
-    network = Network.init([4, 30, 1], slope=0.0, scale=1e-7, seed=1)
+    network = Network.init([4, 30, 1], slope=0.0, init_scale=1e-7, seed=1)
     old, modes = theory.aligned_start(network, data), theory.growing_modes(network, data)
     assert modes.norms[0] == pytest.approx(old.norm)
     assert abs(modes.imbalances[0]) == pytest.approx(abs(old.imbalance))
@@ -175,11 +175,11 @@ def test_one_output_is_the_old_theory() -> None:
     times = np.linspace(0, 150, 7)
     w = theory.reduced_flow(times, data.covariance, data.correlation, old.direction, old.norm, 0.0)
     np.testing.assert_allclose(theory.mode_staircase(network, data).maps(times)[:, 0], w, atol=1e-7)
-    found = theory.finite_width_response(network, data, 400.0)
+    found = theory.finite_width_response(400.0, network, data)
     assert found.weights == pytest.approx(abs(old.imbalance) / 2, rel=0.05)
     # A linear network, and one of mirror images, have no even part to lose.
-    assert theory.finite_width_response(network.with_slope(1.0), data, 400.0).weights == 0
-    assert theory.finite_width_response(theory.mirrored(network), data, 400.0).unanswered < 1e-12
+    assert theory.finite_width_response(400.0, network.with_slope(1.0), data).weights == 0
+    assert theory.finite_width_response(400.0, theory.mirrored(network), data).unanswered < 1e-12
 
 
 def test_the_kernel_of_the_even_part_is_its_gradients() -> None:
@@ -208,4 +208,4 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="β = 0"):
         theory.growing_modes(Network.init([1, 4, 2], 0.0, 1e-6, 0), Dataset([[1.0], [-1.0]], [[1.0, 2.0], [1.0, 2.0]]))
     with pytest.raises(ValueError, match="must lie after that"):
-        theory.finite_width_response(Network.init([5, 9, 3], 0.0, 1e-6, 0), data, 1.0)
+        theory.finite_width_response(1.0, Network.init([5, 9, 3], 0.0, 1e-6, 0), data)

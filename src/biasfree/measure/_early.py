@@ -52,7 +52,8 @@ def early_phase(run: "Trajectory", level: float = 0.01) -> EarlyPhase:
 
     >>> import biasfree as bf
     >>> data = bf.datasets.symmetric_gaussian(dim=3, pairs=10, seed=0)
-    >>> run = bf.gradient_flow(bf.Network.init([3, 6, 1], slope=0.0, scale=1e-4, seed=1), data, until=120, save=100)
+    >>> start = bf.Network.init([3, 6, 1], slope=0.0, init_scale=1e-4, seed=1)
+    >>> run = bf.gradient_flow(start, data, until=120, save=100)
     >>> phase = early_phase(run)
     >>> bool(phase.window < phase.departure < phase.escape)
     True
@@ -61,7 +62,7 @@ def early_phase(run: "Trajectory", level: float = 0.01) -> EarlyPhase:
     if run.settings.get("clock") == "loss":
         raise ValueError("the early phase is about flow time, and this run is on the loss clock.")
     loss = run.settings["loss"]
-    first, second = theory.early_solution(run.template, run.dataset, run.times, loss)
+    first, second = theory.early_solution(run.times, run.template, run.dataset, loss)
     apart = np.sum((run.weights[0] - first) ** 2, axis=(1, 2)) + np.sum((run.weights[1] - second) ** 2, axis=(1, 2))
     size = np.sum(first**2, axis=(1, 2)) + np.sum(second**2, axis=(1, 2))
     error = np.sqrt(apart / size)

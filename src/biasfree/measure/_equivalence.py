@@ -47,7 +47,7 @@ def assumption_4(network: Network) -> Assumption4:
     Raises:
         ValueError: another depth, several outputs, a layer of zeros.
 
-    >>> print(assumption_4(Network.rank_one(3, 8, slope=0.0, scale=1e-9, seed=0)).distance < 1e-15)
+    >>> print(assumption_4(Network.rank_one(3, 8, slope=0.0, init_scale=1e-9, seed=0)).distance < 1e-15)
     True
     """
     if network.depth != 2 or network.widths[-1] != 1:
@@ -115,7 +115,7 @@ def equivalence_errors(
 
     >>> import biasfree as bf
     >>> data = bf.datasets.symmetric_gaussian(dim=3, pairs=10, seed=0)
-    >>> start = bf.Network.rank_one(3, 6, slope=0.0, scale=0.1, seed=1)
+    >>> start = bf.Network.rank_one(3, 6, slope=0.0, init_scale=0.1, seed=1)
     >>> times = np.linspace(0, 6, 7)
     >>> run = bf.gradient_flow(start, data, until=6, save=times)
     >>> twin = bf.gradient_flow(bf.theory.linear_twin(start), data, until=3, save=times / 2)

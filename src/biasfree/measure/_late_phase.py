@@ -173,7 +173,7 @@ def late_phase(run: "Trajectory") -> LatePhase:
 
     >>> import biasfree as bf
     >>> data = bf.datasets.separable(dim=2, samples=6, seed=0)
-    >>> start = bf.Network.init([2, 3, 1], slope=1.0, scale=0.5, seed=0)
+    >>> start = bf.Network.init([2, 3, 1], slope=1.0, init_scale=0.5, seed=0)
     >>> run = bf.gradient_flow(start, data, loss="logistic", clock="loss", until=np.inf, stop=1e-20)
     >>> phase = late_phase(run)
     >>> phase.rank.holds, phase.approaches[1].exponent, bool(phase.svm_gap[-1] < 1e-3)

@@ -39,9 +39,9 @@ def linearity(network: Network, inputs: Float[Any, "samples dim"]) -> Linearity:
         ValueError: inputs of another dimension.
 
     >>> x = np.random.default_rng(0).normal(size=(50, 3))
-    >>> linearity(Network.rank_one(3, 8, slope=0.0, scale=0.1, seed=0), x).error < 1e-12
+    >>> linearity(Network.rank_one(3, 8, slope=0.0, init_scale=0.1, seed=0), x).error < 1e-12
     True
-    >>> linearity(Network.init([3, 8, 1], slope=0.0, scale=0.1, seed=0), x).error > 0.1
+    >>> linearity(Network.init([3, 8, 1], slope=0.0, init_scale=0.1, seed=0), x).error > 0.1
     True
     """
     inputs = checks.numeric(inputs, "inputs")

@@ -99,7 +99,7 @@ def fit_eq_40(subject: Network | Run) -> LowRankFit:
             outputs, identity skips, or a layer without any weight.
 
     >>> from biasfree import Network
-    >>> fit = fit_eq_40(Network.aligned_relu([3, 6, 6, 1], scale=0.1, seed=0))
+    >>> fit = fit_eq_40(Network.aligned_relu([3, 6, 6, 1], init_scale=0.1, seed=0))
     >>> round(float(fit.norm), 12), bool(fit.residuals.max() < 1e-12)
     (0.1, True)
     """

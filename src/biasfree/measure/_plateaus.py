@@ -177,7 +177,7 @@ def plateaus(trajectory: "Trajectory") -> Plateaus:
         ValueError: something else than a trajectory.
 
     >>> import biasfree as bf
-    >>> start = bf.Network.init([2, 50, 1], slope=0.0, scale=1e-8, seed=0)
+    >>> start = bf.Network.init([2, 50, 1], slope=0.0, init_scale=1e-8, seed=0)
     >>> found = plateaus(bf.gradient_flow(start, bf.datasets.orthogonal_pair(), until=100))
     >>> found.levels.round(3) + 0.0
     array([0.5 , 0.25, 0.  ])

@@ -74,7 +74,7 @@ def rank_excess(run: "Trajectory") -> RankExcess:
 
     >>> import biasfree as bf
     >>> data = bf.datasets.symmetric_gaussian(dim=2, pairs=4, seed=0)
-    >>> start = bf.Network.init([2, 3, 1], slope=1.0, scale=0.5, seed=0)
+    >>> start = bf.Network.init([2, 3, 1], slope=1.0, init_scale=0.5, seed=0)
     >>> found = rank_excess(bf.gradient_flow(start, data, until=5.0))
     >>> found.holds, found.slack.shape == (len(found.times), 2)
     (True, True)

@@ -159,7 +159,7 @@ def structure(subject: Network | Run) -> Structure:
         ValueError: anything else.
 
     >>> from biasfree import Network
-    >>> found = structure(Network.aligned_relu([3, 6, 6, 1], scale=0.1, seed=0))
+    >>> found = structure(Network.aligned_relu([3, 6, 6, 1], init_scale=0.1, seed=0))
     >>> [int(layer.rank()) for layer in found.layers]
     [1, 2, 1]
     >>> float(found.layers[1].negative_mass)

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from biasfree import checks, files
+from biasfree.deprecated import renamed
 from biasfree.networks import _start
 from biasfree.networks._forward import Architecture, forward
 from biasfree.shown import Shown
@@ -243,11 +244,12 @@ class Network(Shown):
     # Starts; each draws from `default_rng(seed)` layer by layer, W1 first.
 
     @classmethod
+    @renamed(scale="init_scale")
     def init(
         cls,
         widths: Sequence[int],
         slope: float,
-        scale: float,
+        init_scale: float,
         seed: int | np.random.Generator,
         *,
         rectified: Sequence[bool] | None = None,
@@ -258,82 +260,90 @@ class Network(Shown):
         Args:
             widths: (input dimension, hidden widths …, outputs).
             slope: α in [0, 1].
-            scale: γ, so that ‖W_l‖ ≈ γ.
+            init_scale: γ, so that ‖W_l‖ ≈ γ.
             seed: whole number or numpy Generator.
             rectified: for each hidden layer, whether σ follows it; all by default.
             skips: for each layer, the span of the identity skip that ends there; none by default.
 
-        >>> Network.init([2, 100, 1], slope=0.0, scale=1e-3, seed=0).widths
+        >>> Network.init([2, 100, 1], slope=0.0, init_scale=1e-3, seed=0).widths
         (2, 100, 1)
         """
-        return cls(*_start.random(widths, slope, scale, seed), rectified, skips, origin=_origin("init", scale, seed))
+        return cls(
+            *_start.random(widths, slope, init_scale, seed), rectified, skips, origin=_origin("init", init_scale, seed)
+        )
 
     @classmethod
-    def balanced(cls, widths: Sequence[int], slope: float, scale: float, seed: int | np.random.Generator) -> "Network":
+    @renamed(scale="init_scale")
+    def balanced(
+        cls, widths: Sequence[int], slope: float, init_scale: float, seed: int | np.random.Generator
+    ) -> "Network":
         """Random, with ‖incoming‖ = ‖outgoing‖ for every hidden neuron: the conserved balance is zero.
 
-        >>> w1, w2 = Network.balanced([3, 5, 1], slope=0.0, scale=0.1, seed=0).weights
+        >>> w1, w2 = Network.balanced([3, 5, 1], slope=0.0, init_scale=0.1, seed=0).weights
         >>> bool(jnp.allclose((w1**2).sum(1), (w2**2).sum(0)))
         True
         """
-        return cls(*_start.balanced(widths, slope, scale, seed), origin=_origin("balanced", scale, seed))
+        return cls(*_start.balanced(widths, slope, init_scale, seed), origin=_origin("balanced", init_scale, seed))
 
     @classmethod
+    @renamed(scale="init_scale")
     def rank_one(
         cls,
         dim: int,
         width: int,
         slope: float,
-        scale: float,
+        init_scale: float,
         seed: int | np.random.Generator,
         direction: Any = None,
     ) -> "Network":
-        """Two layers by Assumption 4: W₁ = W₂ᵀrᵀ, positive and negative parts of W₂ of equal norm, ‖W₂‖ = scale.
+        """Two layers by Assumption 4: W₁ = W₂ᵀrᵀ, positive and negative parts of W₂ of equal norm, ‖W₂‖ = init_scale.
 
         Args:
             dim: input dimension.
             width: number of hidden neurons, at least 2.
             slope: α in [0, 1].
-            scale: the norm of each layer.
+            init_scale: the norm of each layer.
             seed: whole number or numpy Generator.
             direction: r, normalised here; random by default.
 
-        >>> w1, w2 = Network.rank_one(3, 8, slope=0.0, scale=0.1, seed=0).weights
+        >>> w1, w2 = Network.rank_one(3, 8, slope=0.0, init_scale=0.1, seed=0).weights
         >>> int(np.linalg.matrix_rank(w1))
         1
         """
-        weights = _start.rank_one(dim, width, scale, seed, direction)
-        return cls(weights, slope, origin=_origin("rank_one", scale, seed))
+        weights = _start.rank_one(dim, width, init_scale, seed, direction)
+        return cls(weights, slope, origin=_origin("rank_one", init_scale, seed))
 
     @classmethod
+    @renamed(scale="init_scale")
     def aligned_linear(
-        cls, widths: Sequence[int], scale: float, seed: int | np.random.Generator, direction: Any = None
+        cls, widths: Sequence[int], init_scale: float, seed: int | np.random.Generator, direction: Any = None
     ) -> "Network":
-        """A deep linear network by Eq. 39: every layer rank one, neighbours aligned, each of norm ``scale``.
+        """A deep linear network by Eq. 39: every layer rank one, neighbours aligned, each of norm ``init_scale``.
 
         The unit vectors r_l have positive and negative parts of equal norm.
 
-        >>> w1, w2, w3 = Network.aligned_linear([3, 6, 6, 1], scale=0.1, seed=0).weights
+        >>> w1, w2, w3 = Network.aligned_linear([3, 6, 6, 1], init_scale=0.1, seed=0).weights
         >>> int(np.linalg.matrix_rank(w2))
         1
         """
-        weights = _start.aligned(widths, scale, seed, direction, blocks=False)
-        return cls(weights, 1.0, origin=_origin("aligned_linear", scale, seed))
+        weights = _start.aligned(widths, init_scale, seed, direction, blocks=False)
+        return cls(weights, 1.0, origin=_origin("aligned_linear", init_scale, seed))
 
     @classmethod
+    @renamed(scale="init_scale")
     def aligned_relu(
-        cls, widths: Sequence[int], scale: float, seed: int | np.random.Generator, direction: Any = None
+        cls, widths: Sequence[int], init_scale: float, seed: int | np.random.Generator, direction: Any = None
     ) -> "Network":
         """A deep ReLU network by Eq. 40: first and last layers rank one, middle ones rank two and non-negative.
 
         The same seed gives the unit vectors r, r_l of ``aligned_linear``.
 
-        >>> w1, w2, w3 = Network.aligned_relu([3, 6, 6, 1], scale=0.1, seed=0).weights
+        >>> w1, w2, w3 = Network.aligned_relu([3, 6, 6, 1], init_scale=0.1, seed=0).weights
         >>> int(np.linalg.matrix_rank(w2)), bool((w2 >= 0).all())
         (2, True)
         """
-        weights = _start.aligned(widths, scale, seed, direction, blocks=True)
-        return cls(weights, 0.0, origin=_origin("aligned_relu", scale, seed))
+        weights = _start.aligned(widths, init_scale, seed, direction, blocks=True)
+        return cls(weights, 0.0, origin=_origin("aligned_relu", init_scale, seed))
 
     def __str__(self) -> str:
         """One line: widths and kind."""

@@ -10,34 +10,36 @@ from numpy.random import Generator, default_rng
 from biasfree import checks
 
 
-def random(widths: Sequence[int], slope: float, scale: float, seed: int | Generator) -> tuple[list[np.ndarray], float]:
+def random(
+    widths: Sequence[int], slope: float, init_scale: float, seed: int | Generator
+) -> tuple[list[np.ndarray], float]:
     """Appendix G: layer l i.i.d. N(0, γ²/N_l)."""
     sizes, rng = _widths(widths), default_rng(checks.seed(seed))
-    scale = checks.positive(scale, "scale")
+    init_scale = checks.positive(init_scale, "init_scale")
     pairs = zip(sizes[1:], sizes, strict=False)
-    return [rng.normal(size=shape) * (scale / np.sqrt(np.prod(shape))) for shape in pairs], slope
+    return [rng.normal(size=shape) * (init_scale / np.sqrt(np.prod(shape))) for shape in pairs], slope
 
 
 def balanced(
-    widths: Sequence[int], slope: float, scale: float, seed: int | Generator
+    widths: Sequence[int], slope: float, init_scale: float, seed: int | Generator
 ) -> tuple[list[np.ndarray], float]:
     """Appendix G for the first layer; each later layer's columns are scaled to the rows they meet."""
-    weights, slope = random(widths, slope, scale, seed)
+    weights, slope = random(widths, slope, init_scale, seed)
     for before, after in itertools.pairwise(weights):
         after *= np.linalg.norm(before, axis=1) / np.linalg.norm(after, axis=0)
     return weights, slope
 
 
-def rank_one(dim: int, width: int, scale: float, seed: int | Generator, direction: Any) -> list[np.ndarray]:
+def rank_one(dim: int, width: int, init_scale: float, seed: int | Generator, direction: Any) -> list[np.ndarray]:
     """Assumption 4: W₁ = W₂ᵀrᵀ with equal norms of W₂'s positive and negative parts."""
     rng = default_rng(checks.seed(seed))
     r = _direction(direction, checks.count(dim, "dim"), rng)
-    readout = checks.positive(scale, "scale") * _two_sided(rng, checks.count(width, "width", least=2))
+    readout = checks.positive(init_scale, "init_scale") * _two_sided(rng, checks.count(width, "width", least=2))
     return [np.outer(readout, r), readout[None]]
 
 
 def aligned(
-    widths: Sequence[int], scale: float, seed: int | Generator, direction: Any, *, blocks: bool
+    widths: Sequence[int], init_scale: float, seed: int | Generator, direction: Any, *, blocks: bool
 ) -> list[np.ndarray]:
     """Eq. 39, or Eq. 40 with ``blocks``: u r₁rᵀ, u r_l r_{l−1}ᵀ (its two same-sign blocks times √2), u r_{L−1}ᵀ."""
     sizes, rng = _widths(widths), default_rng(checks.seed(seed))
@@ -45,7 +47,7 @@ def aligned(
         raise ValueError(
             f"Eqs. 39 and 40 need hidden layers of width at least 2 and one output, got widths {list(widths)}."
         )
-    u = checks.positive(scale, "scale")
+    u = checks.positive(init_scale, "init_scale")
     r = _direction(direction, sizes[0], rng)
     sides = [_two_sided(rng, size) for size in sizes[1:-1]]
     middle = []

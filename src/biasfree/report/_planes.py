@@ -41,7 +41,7 @@ def output_map(network: Network, data: Dataset, *, reach: float | None = None) -
 
     >>> import biasfree as bf
     >>> data = bf.datasets.xor()
-    >>> figure = output_map(bf.Network.init([2, 10, 1], slope=0.0, scale=1.0, seed=0), data)
+    >>> figure = output_map(bf.Network.init([2, 10, 1], slope=0.0, init_scale=1.0, seed=0), data)
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -113,7 +113,7 @@ def plot_neurons(network: Network, data: Dataset | None = None) -> "Figure":
         ValueError: a network that does not fit the data.
 
     >>> import biasfree as bf
-    >>> figure = plot_neurons(bf.Network.init([2, 30, 1], slope=0.0, scale=0.1, seed=0), bf.datasets.six_points())
+    >>> figure = plot_neurons(bf.Network.init([2, 30, 1], slope=0.0, init_scale=0.1, seed=0), bf.datasets.six_points())
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

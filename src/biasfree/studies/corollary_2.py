@@ -21,7 +21,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     count = NETWORKS // 4 if quick else NETWORKS
     for k in range(count):
         slope = (0.0, 0.3)[k % 2]
-        network = Network.init([DIM, WIDTH, 1], slope, scale=3.0, seed=1000 * seed + k)
+        network = Network.init([DIM, WIDTH, 1], slope, init_scale=3.0, seed=1000 * seed + k)
         odd_and_linear += theory.parity_form(_odd(network)).is_linear and not theory.parity_form(network).is_linear
         outputs = np.asarray(network(inputs))
         # On pairs ±x even functions are orthogonal to linear ones: what is not odd is all that is not linear.

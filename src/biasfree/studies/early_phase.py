@@ -99,7 +99,7 @@ def theorem_13(seed: int, quick: bool, protocol: str) -> Result:
         if slope == 0:
             norms = np.sqrt(sum(np.sum(layer**2, axis=(1, 2)) for layer in run.weights))
             grown = np.sqrt(
-                sum(np.sum(layer**2, axis=(1, 2)) for layer in theory.theorem_13(template, data, run.times))
+                sum(np.sum(layer**2, axis=(1, 2)) for layer in theory.theorem_13(run.times, template, data))
             )
             curves[f"{scale:g}"] = {
                 "times": run.times, "norms": norms, "mode": grown, "error": phase.error, "window": phase.window,

@@ -269,7 +269,7 @@ def formed(seed: int, quick: bool, protocol: str) -> Result:
     early = int(np.searchsorted(these.times, 0.5 * these.escape * (1 - 1e-9)))
     growing = np.linspace(0, run.times[early], 40)
     foreseen = [
-        assumption_4(run.template.with_weights(theory.early_solution(run.template, these.data, t))).distance
+        assumption_4(run.template.with_weights(theory.early_solution(t, run.template, these.data))).distance
         for t in growing / these.lag[0.0]
     ]
     measured = {

@@ -17,11 +17,11 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     for depth in DEPTHS[:2] if quick else DEPTHS:
         for slope in SLOPES:
             widths = [DIM, *[WIDTH] * (depth - 1), 1]
-            network = Network.init(widths, slope, scale=3.0, seed=seed)
+            network = Network.init(widths, slope, init_scale=3.0, seed=seed)
             errors.append(theory.homogeneity_error(network, inputs, FACTORS))
             sizes = [np.abs(np.asarray(each(inputs))).max() for each in (network, network.rescaled(3.0))]
             degrees.append(abs(np.log(sizes[1] / sizes[0]) / np.log(3.0) - depth))
-    stacked = Network.init([DIM + 1, WIDTH, 1], 0.0, scale=3.0, seed=seed)
+    stacked = Network.init([DIM + 1, WIDTH, 1], 0.0, init_scale=3.0, seed=seed)
     # The same kind of network on [x, 1] has biases: its hidden neurons' weights to the constant.
     with_bias = theory.homogeneity_error(lambda x: stacked(np.column_stack([x, np.ones(len(x))])), inputs, FACTORS)
     return Result(

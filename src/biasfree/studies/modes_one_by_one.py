@@ -63,7 +63,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     apart = [float(np.linalg.norm(w - v) / np.linalg.norm(v)) for w, v in zip(own, twin, strict=True)]
     even = 0.5 * (outputs[-1, :pairs] + outputs[-1, pairs:])
     left = float(np.sqrt(np.mean(np.sum(even**2, axis=1)) / np.mean(np.sum(data.targets**2, axis=1))))
-    foreseen = [theory.finite_width_response(start, data, float(times[k])) for k in (plateau, -1)]
+    foreseen = [theory.finite_width_response(float(times[k]), start, data) for k in (plateau, -1)]
     measured = {
         **{f"time of mode {i + 1}": t for i, t in enumerate(reached)},
         "mode times, largest relative error": float(late.max()),

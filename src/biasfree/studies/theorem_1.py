@@ -14,7 +14,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     inputs = np.random.default_rng(seed).normal(size=(INPUTS, DIM))
     gaps: dict[str, list[float]] = {"odd": [], "even": [], "map": []}
     for slope in SLOPES[::3] if quick else SLOPES:
-        network = Network.init([DIM, WIDTH, OUTPUTS], slope, scale=3.0, seed=seed)
+        network = Network.init([DIM, WIDTH, OUTPUTS], slope, init_scale=3.0, seed=seed)
         here, there = (np.asarray(network(sign * inputs)) for sign in (1, -1))
         form, size = theory.parity_form(network), np.abs(here).max()
         first, second = network.weights
@@ -23,7 +23,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
         gaps["even"].append(np.abs(0.5 * (here + there) - form.even_part(inputs)).max() / size)
         predicted = inputs @ (0.5 * (1 + slope) * np.asarray(second @ first)).T
         gaps["map"].append(np.abs(0.5 * (here - there) - predicted).max() / size)
-    deep = Network.init([DIM, WIDTH, WIDTH, 1], 0.0, scale=3.0, seed=seed)
+    deep = Network.init([DIM, WIDTH, WIDTH, 1], 0.0, init_scale=3.0, seed=seed)
     odd_half = 0.5 * np.asarray(deep(inputs) - deep(-inputs))
     rest = odd_half - inputs @ np.linalg.lstsq(inputs, odd_half, rcond=None)[0]
     return Result(

@@ -66,7 +66,7 @@ class Case:
         if start == "rank_one":
             if self.arguments["depth"] != 2 or self.dataset.outputs != 1:
                 raise ValueError("start 'rank_one' (Assumption 4) is of two layers and one output.")
-            return Network.rank_one(widths[0], widths[1], slope=slope, scale=scale, seed=self.seed)
+            return Network.rank_one(widths[0], widths[1], slope=slope, init_scale=scale, seed=self.seed)
         make = Network.init if start == "init" else Network.balanced
         return make(widths, slope, scale, self.seed)
 

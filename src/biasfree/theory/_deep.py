@@ -60,7 +60,7 @@ def effective_map(network: Network, inputs: Float[Any, "samples dim"] | None = N
     Raises:
         ValueError: a network with skips, inputs of another dimension.
 
-    >>> exact = effective_map(Network.aligned_relu([3, 6, 6, 1], scale=1.0, seed=0), np.eye(3))
+    >>> exact = effective_map(Network.aligned_relu([3, 6, 6, 1], init_scale=1.0, seed=0), np.eye(3))
     >>> exact.factor, bool(exact.error < 1e-14)
     (0.5, True)
     >>> bool(effective_map(Network.init([3, 6, 6, 1], 0.0, 1.0, seed=0), np.eye(3)).error > 0.1)
@@ -125,7 +125,7 @@ def eq_42_velocity(
     Raises:
         ValueError: another slope, linear hidden layers, several outputs, shapes that do not match.
 
-    >>> network = Network.aligned_relu([2, 4, 4, 1], scale=1.0, seed=0)
+    >>> network = Network.aligned_relu([2, 4, 4, 1], init_scale=1.0, seed=0)
     >>> corrected, printed = (eq_42_velocity(network, np.eye(2), [1.0, 0.0], printed=p) for p in (False, True))
     >>> round(float(np.linalg.norm(printed[1] - corrected[1]) / np.linalg.norm(corrected[1])), 12)
     1.0

@@ -19,12 +19,14 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree import checks
+from biasfree.deprecated import renamed
 
 
+@renamed(initial_norm="init_scale")
 def aligned_norm(
     times: Float[Any, "*times"],
     depth: int,
-    initial_norm: float,
+    init_scale: float,
     strength: float,
     curvature: float = 1.0,
     rectified: bool = True,
@@ -34,7 +36,7 @@ def aligned_norm(
     Args:
         times: flow times t ≥ 0, of any shape; ``np.inf`` gives the limit.
         depth: L, at least 2.
-        initial_norm: u(0), below or above its limit.
+        init_scale: u(0), below or above its limit.
         strength: s = ‖β‖.
         curvature: λ of Σβ̄ = λβ̄; 1 for white data.
         rectified: ReLU by Eq. 40, or linear by Eq. 39.
@@ -42,20 +44,21 @@ def aligned_norm(
     Raises:
         ValueError: negative times, other arguments that are not above zero, a depth below 2.
 
-    >>> aligned_norm([0.0, np.inf], depth=3, initial_norm=0.1, strength=8.0)
+    >>> aligned_norm([0.0, np.inf], depth=3, init_scale=0.1, strength=8.0)
     array([0.1       , 2.82842712])
     """
-    chain = _Scalar.of(depth, initial_norm, strength, curvature, rectified)
+    chain = _Scalar.of(depth, init_scale, strength, curvature, rectified)
     t = checks.flow_times(times)
     if chain.start == 1:
         return np.full(t.shape, chain.unit)
     return chain.unit * np.where(t == 0, chain.start, chain.after(np.where(t == 0, 0.0, chain.rate * t)))
 
 
+@renamed(initial_norm="init_scale")
 def aligned_time(
     norms: Float[Any, "*norms"],
     depth: int,
-    initial_norm: float,
+    init_scale: float,
     strength: float,
     curvature: float = 1.0,
     rectified: bool = True,
@@ -64,16 +67,16 @@ def aligned_time(
 
     Args:
         norms: values of u between the initial norm and the limit, of any shape; the limit itself takes for ever.
-        depth, initial_norm, strength, curvature, rectified: as for ``aligned_norm``.
+        depth, init_scale, strength, curvature, rectified: as for ``aligned_norm``.
 
     Raises:
         ValueError: norms that the flow does not pass, other arguments as for ``aligned_norm``.
 
-    >>> half_way = aligned_time(1.0, depth=2, initial_norm=1e-6, strength=1.0)
-    >>> bool(np.isclose(aligned_norm(half_way, depth=2, initial_norm=1e-6, strength=1.0), 1.0))
+    >>> half_way = aligned_time(1.0, depth=2, init_scale=1e-6, strength=1.0)
+    >>> bool(np.isclose(aligned_norm(half_way, depth=2, init_scale=1e-6, strength=1.0), 1.0))
     True
     """
-    chain = _Scalar.of(depth, initial_norm, strength, curvature, rectified)
+    chain = _Scalar.of(depth, init_scale, strength, curvature, rectified)
     z = checks.numeric(norms, "norms") / chain.unit
     between = (z >= chain.start) & (z <= 1) if chain.start <= 1 else (z <= chain.start) & (z >= 1)
     if not between.all():
@@ -84,9 +87,10 @@ def aligned_time(
     return chain.elapsed(z) / chain.rate
 
 
+@renamed(initial_norm="init_scale")
 def drop_time(
     depth: int,
-    initial_norm: float,
+    init_scale: float,
     strength: float,
     curvature: float = 1.0,
     rectified: bool = True,
@@ -100,7 +104,7 @@ def drop_time(
 
     Args:
         depth: L, at least 2.
-        initial_norm: u(0).
+        init_scale: u(0).
         strength: s = ‖β‖.
         curvature: λ of Σβ̄ = λβ̄; 1 for white data.
         rectified: ReLU by Eq. 40 (rate s 2^{−L/2} for u), or linear by Eq. 39 (rate s).
@@ -114,7 +118,7 @@ def drop_time(
     >>> round(leading, 6), bool(abs(exact / leading - 1) < 0.002)
     (2828.427125, True)
     """
-    chain = _Scalar.of(depth, initial_norm, strength, curvature, rectified)
+    chain = _Scalar.of(depth, init_scale, strength, curvature, rectified)
     part = checks.positive(fraction, "fraction")
     if part >= 1:
         raise ValueError(f"fraction must lie between 0 and 1, got {fraction!r}. The last of the loss is never gone.")
@@ -139,9 +143,9 @@ class _Scalar(NamedTuple):
     unit: float
 
     @classmethod
-    def of(cls, depth: int, initial_norm: float, strength: float, curvature: float, rectified: bool) -> "_Scalar":
+    def of(cls, depth: int, init_scale: float, strength: float, curvature: float, rectified: bool) -> "_Scalar":
         layers = checks.count(depth, "depth", least=2)
-        norm = checks.positive(initial_norm, "initial_norm")
+        norm = checks.positive(init_scale, "init_scale")
         s, bend = checks.positive(strength, "strength"), checks.positive(curvature, "curvature")
         limit = (s / bend) ** (1 / layers)
         unit = limit * np.sqrt(2) if rectified else limit

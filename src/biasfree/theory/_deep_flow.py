@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree import checks
+from biasfree.deprecated import renamed
 from biasfree.networks import Network
 from biasfree.theory._chain_flow import Chain, Moments, course
 from biasfree.theory._deep import FORM_TOLERANCE, layers
@@ -69,12 +70,13 @@ class DeepFlow:
         )
 
 
+@renamed(initial_norm="init_scale")
 def deep_reduced_flow(
     times: Float[Any, "*times"],
     covariance: Float[Any, "dim dim"],
     correlation: Float[Any, "dim"],
     initial_direction: Float[Any, "dim"],
-    initial_norm: float | Float[Any, "depth"],
+    init_scale: float | Float[Any, "depth"],
     depth: int,
     rectified: bool = True,
 ) -> DeepFlow:
@@ -82,7 +84,7 @@ def deep_reduced_flow(
 
     Exact from an Eq. 39 start (linear), and from an Eq. 40 start (ReLU) on even inputs with an odd target. A step costs
     O(dim²), whatever the width and the number of samples. Integrated to about 1e-11; from depth 3 on a wait of n times
-    the drop's own length multiplies all errors, that of ``initial_norm`` included, by about n.
+    the drop's own length multiplies all errors, that of ``init_scale`` included, by about n.
 
     Args:
         times: flow times t ≥ 0, of any shape and order; ``np.inf`` gives the limit: w = Σ⁺β, and where Σ is singular
@@ -91,24 +93,24 @@ def deep_reduced_flow(
         covariance: Σ = ⟨x xᵀ⟩, shape (dim, dim).
         correlation: β = ⟨y x⟩, shape (dim,).
         initial_direction: r(0), normalised here; ``effective_map(network).map`` points along it.
-        initial_norm: u(0) = ‖W_l(0)‖, or one norm per layer.
+        init_scale: u(0) = ‖W_l(0)‖, or one norm per layer.
         depth: L, at least 2.
         rectified: ReLU by Eq. 40, or linear by Eq. 39.
 
     Raises:
         ValueError: negative times, norms that are not above zero, moments that no data set has, shapes that do not fit.
 
-    >>> flow = deep_reduced_flow([0.0, 5.0, np.inf], np.eye(2), [1.0, 0.0], [0.6, 0.8], initial_norm=0.5, depth=3)
+    >>> flow = deep_reduced_flow([0.0, 5.0, np.inf], np.eye(2), [1.0, 0.0], [0.6, 0.8], init_scale=0.5, depth=3)
     >>> print(flow)
     3-layer ReLU network by Eq. 40, t = 0 → inf: u 0.5 → 1.414, ‖w‖ 0.04419 → 1, excess loss 0.4745 → 0
     >>> flow.maps[2]
     array([1., 0.])
     """
     moments = Moments.of(covariance, correlation)
-    t, norms = checks.flow_times(times), checks.numeric(initial_norm, "initial_norm")
+    t, norms = checks.flow_times(times), checks.numeric(init_scale, "init_scale")
     depth = checks.count(depth, "depth", least=2)
     if norms.shape not in ((), (depth,)) or not (np.isfinite(norms) & (norms > 0)).all():
-        raise ValueError(f"initial_norm must be one finite number above 0, or one per layer, got {initial_norm!r}.")
+        raise ValueError(f"init_scale must be one finite number above 0, or one per layer, got {init_scale!r}.")
     r = checks.finite(checks.numeric(initial_direction, "initial_direction"), "initial_direction")
     if r.shape != (moments.dim,) or not r.any():
         raise ValueError(f"initial_direction must be a nonzero vector of {moments.dim} numbers, got shape {r.shape}.")
@@ -137,7 +139,7 @@ def deep_weights(flow: DeepFlow, network: Network) -> tuple[Float[np.ndarray, "*
         ValueError: a network that is not the start of this flow.
 
     >>> from biasfree.theory._deep import effective_map
-    >>> start = Network.aligned_relu([2, 4, 4, 1], scale=0.5, seed=0)
+    >>> start = Network.aligned_relu([2, 4, 4, 1], init_scale=0.5, seed=0)
     >>> flow = deep_reduced_flow([0.0, 9.0], np.eye(2), [1.0, 0.0], effective_map(start).map, 0.5, depth=3)
     >>> [w.shape for w in deep_weights(flow, start)]
     [(2, 4, 2), (2, 4, 4), (2, 1, 4)]

@@ -124,7 +124,7 @@ def two_path_weights(flow: TwoPathFlow, network: Network) -> tuple[Float[np.ndar
         ValueError: a network that is not made of two such paths.
 
     >>> from biasfree.theory._sign_paths import sign_paths
-    >>> start = Network.aligned_relu([2, 4, 4, 1], scale=0.5, seed=0)
+    >>> start = Network.aligned_relu([2, 4, 4, 1], init_scale=0.5, seed=0)
     >>> flow = two_path_flow([0.0, 9.0], np.eye(2), [1.0, 0.0], sign_paths(start, [1.0, 0.0]))
     >>> bool(np.allclose(two_path_weights(flow, start)[1][0], start.weights[1]))
     True

@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from biasfree import checks, losses
 from biasfree.datasets import Dataset
+from biasfree.deprecated import times_first
 from biasfree.networks import Network
 
 # A singular value below this part of the largest it could be is rounding's, and no mode.
@@ -64,7 +65,7 @@ def lemma_12(network: Network, dataset: Dataset) -> GrowthBound:
 
     >>> from biasfree import datasets
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
-    >>> print(lemma_12(Network.init([3, 10, 1], slope=0.0, scale=1e-4, seed=0), data))
+    >>> print(lemma_12(Network.init([3, 10, 1], slope=0.0, init_scale=1e-4, seed=0), data))
     max(‖W₁‖, ‖W₂‖) ≤ 8.18e-05·e^(3.599 t) for t < 2.615
     """
     layers_and_pace(network, dataset)
@@ -113,7 +114,7 @@ def aligned_start(network: Network, dataset: Dataset, loss: str = "square") -> A
 
     >>> from biasfree import datasets
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
-    >>> start = aligned_start(Network.init([3, 10, 1], slope=0.0, scale=1e-8, seed=0), data)
+    >>> start = aligned_start(Network.init([3, 10, 1], slope=0.0, init_scale=1e-8, seed=0), data)
     >>> bool(1e-9 < start.norm < 1e-8), start.readout.shape
     (True, (10,))
     """
@@ -128,15 +129,16 @@ def aligned_start(network: Network, dataset: Dataset, loss: str = "square") -> A
     return AlignedStart(unit, norm, readout, losses.get(loss).initial_pull * a * strength)
 
 
+@times_first("times")
 def theorem_13(
-    network: Network, dataset: Dataset, times: Float[Any, "*times"], loss: str = "square"
+    times: Float[Any, "*times"], network: Network, dataset: Dataset, loss: str = "square"
 ) -> tuple[Float[np.ndarray, "*times width dim"], Float[np.ndarray, "*times 1 width"]]:
     """Theorem 13: W₁ ≈ e^{ast} r₁β̄ᵀ, W₂ ≈ e^{ast} r₁ᵀ, the growing mode alone.
 
     Args:
+        times: flow times, of any shape.
         network: two layers, one output.
         dataset: Condition 3 is assumed, not checked.
-        times: flow times, of any shape.
         loss: "square", "logistic" or "exponential".
 
     Returns:
@@ -147,7 +149,7 @@ def theorem_13(
 
     >>> from biasfree import datasets
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
-    >>> w1, w2 = theorem_13(Network.init([3, 10, 1], slope=0.0, scale=1e-8, seed=0), data, [0.0, 1.0])
+    >>> w1, w2 = theorem_13([0.0, 1.0], Network.init([3, 10, 1], slope=0.0, init_scale=1e-8, seed=0), data)
     >>> w1.shape, w2.shape
     ((2, 10, 3), (2, 1, 10))
     """
@@ -156,17 +158,18 @@ def theorem_13(
     return grown * np.outer(start.readout, start.direction), grown * start.readout[None]
 
 
+@times_first("times")
 def early_solution(
-    network: Network, dataset: Dataset, times: Float[Any, "*times"], loss: str = "square"
+    times: Float[Any, "*times"], network: Network, dataset: Dataset, loss: str = "square"
 ) -> tuple[Float[np.ndarray, "*times width dim"], Float[np.ndarray, "*times outputs width"]]:
     """Eq. 23: the whole solution of the early phase's linear flow, with its growing, decaying and resting parts.
 
     With several outputs there is a growing and a decaying part for each pair u_i, z_i of singular vectors of β.
 
     Args:
+        times: flow times, of any shape.
         network: two layers.
         dataset: as many outputs as the network has. Condition 3 is assumed, not checked; a linear network needs none.
-        times: flow times, of any shape.
         loss: its name.
 
     Returns:
@@ -177,8 +180,8 @@ def early_solution(
 
     >>> from biasfree import datasets
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
-    >>> network = Network.init([3, 10, 1], slope=0.0, scale=1e-8, seed=0)
-    >>> bool(np.allclose(early_solution(network, data, 0.0)[0], network.weights[0], rtol=1e-14))
+    >>> network = Network.init([3, 10, 1], slope=0.0, init_scale=1e-8, seed=0)
+    >>> bool(np.allclose(early_solution(0.0, network, data)[0], network.weights[0], rtol=1e-14))
     True
     """
     first, second, a = layers_and_pace(network, dataset)

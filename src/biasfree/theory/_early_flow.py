@@ -91,7 +91,7 @@ def early_flow(
         ValueError: another depth, several outputs, dimensions that do not match.
 
     >>> from biasfree import datasets
-    >>> flow = early_flow(Network.init([2, 60, 1], slope=0.0, scale=1e-6, seed=0), datasets.xor())
+    >>> flow = early_flow(Network.init([2, 60, 1], slope=0.0, init_scale=1e-6, seed=0), datasets.xor())
     >>> sorted({round(float(r), 12) for r in flow.rate})
     [0.25, 0.5, 0.75, 1.0]
     """

@@ -83,7 +83,7 @@ def early_flow_several(
         ArithmeticError: a neuron met lines again and again without moving, and its way could not be decided.
 
     >>> data = Dataset([[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
-    >>> flow = early_flow_several(Network.init([2, 20, 2], slope=0.0, scale=1e-6, seed=0), data)
+    >>> flow = early_flow_several(Network.init([2, 20, 2], slope=0.0, init_scale=1e-6, seed=0), data)
     >>> sorted({round(float(rate), 9) for rate in flow.rate})
     [0.0, 0.5, 1.0]
     """

@@ -67,7 +67,7 @@ def linear_twin(network: Network) -> Network:
     Raises:
         ValueError: another depth than two.
 
-    >>> network = Network.rank_one(3, 8, slope=0.0, scale=0.1, seed=0)
+    >>> network = Network.rank_one(3, 8, slope=0.0, init_scale=0.1, seed=0)
     >>> x = np.ones(3)
     >>> bool(np.isclose(network(x), linear_twin(network)(x)))
     True
@@ -82,7 +82,7 @@ def relu_twin(network: Network, slope: float = 0.0) -> Network:
     Raises:
         ValueError: another depth than two, or a network that is not linear.
 
-    >>> linear = Network.init([3, 8, 1], slope=1.0, scale=0.1, seed=0)
+    >>> linear = Network.init([3, 8, 1], slope=1.0, init_scale=0.1, seed=0)
     >>> relu_twin(linear).slope
     0.0
     """
@@ -103,7 +103,7 @@ def mirrored(network: Network) -> Network:
     Raises:
         ValueError: another depth than two.
 
-    >>> network = mirrored(Network.init([3, 8, 2], slope=0.0, scale=0.1, seed=0))
+    >>> network = mirrored(Network.init([3, 8, 2], slope=0.0, init_scale=0.1, seed=0))
     >>> x = np.ones(3)
     >>> network.widths, bool(np.allclose(network(x), linear_twin(network)(x)))
     ((3, 16, 2), True)
@@ -127,7 +127,7 @@ def finite_width_error(network: Network, dataset: Dataset) -> float:
 
     >>> from biasfree import datasets
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
-    >>> bool(finite_width_error(Network.init([3, 500, 1], slope=0.0, scale=1e-8, seed=0), data) < 0.2)
+    >>> bool(finite_width_error(Network.init([3, 500, 1], slope=0.0, init_scale=1e-8, seed=0), data) < 0.2)
     True
     """
     return abs(aligned_start(network, dataset).imbalance) / 2
@@ -162,7 +162,7 @@ def descent_lag(network: Network, dataset: Dataset, learning_rate: float, loss: 
 
     >>> from biasfree import datasets
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
-    >>> 1.0 < descent_lag(Network.init([3, 8, 1], slope=0.0, scale=1e-8, seed=0), data, learning_rate=0.01) < 1.01
+    >>> 1.0 < descent_lag(Network.init([3, 8, 1], slope=0.0, init_scale=1e-8, seed=0), data, learning_rate=0.01) < 1.01
     True
     """
     _, _, a = two_layers(network, dataset)

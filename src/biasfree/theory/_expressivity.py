@@ -158,7 +158,7 @@ def same_function(first: Network, second: Network, tolerance: float = 1e-9) -> b
     Raises:
         ValueError: another depth than two.
 
-    >>> network = Network.init([3, 5, 1], slope=0.0, scale=1.0, seed=0)
+    >>> network = Network.init([3, 5, 1], slope=0.0, init_scale=1.0, seed=0)
     >>> same_function(network, parity_form(network).network(slope=0.3))
     True
     >>> same_function(network, network.with_slope(0.3))
@@ -191,7 +191,7 @@ def homogeneity_error(
     Raises:
         ValueError: a factor that is not above zero.
 
-    >>> deep = Network.init([3, 8, 8, 1], slope=0.1, scale=2.0, seed=0)
+    >>> deep = Network.init([3, 8, 8, 1], slope=0.1, init_scale=2.0, seed=0)
     >>> homogeneity_error(deep, np.eye(3)) < 1e-14
     True
     >>> homogeneity_error(lambda x: x[:, 0] + 1.0, np.eye(3)) > 0.1

@@ -28,6 +28,7 @@ from jaxtyping import Float
 
 from biasfree import checks
 from biasfree.datasets import Dataset
+from biasfree.deprecated import times_first
 from biasfree.lines import lines
 from biasfree.networks import Network
 from biasfree.theory._modes import mode_staircase
@@ -51,23 +52,24 @@ class FiniteWidthResponse(NamedTuple):
     unanswered: float
 
 
-def finite_width_response(network: Network, dataset: Dataset, time: float) -> FiniteWidthResponse:
+@times_first("time")
+def finite_width_response(time: float, network: Network, dataset: Dataset) -> FiniteWidthResponse:
     """The predicted distance of a network from its linear twin at a time on one of its plateaus, or in the end.
 
     To first order in the even part; Condition 3 is assumed, not checked.
 
     Args:
+        time: flow time of the network, after its first mode is learned.
         network: the start: two layers, small random weights, any number of outputs.
         dataset: as many outputs as the network has.
-        time: flow time of the network, after its first mode is learned.
 
     Raises:
         ValueError: as ``mode_staircase``; a time before the first mode is learned.
 
     >>> from biasfree import datasets, theory
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
-    >>> start = Network.init([3, 100, 1], slope=0.0, scale=1e-6, seed=0)
-    >>> found = finite_width_response(start, data, time=150.0)
+    >>> start = Network.init([3, 100, 1], slope=0.0, init_scale=1e-6, seed=0)
+    >>> found = finite_width_response(150.0, start, data)
     >>> bool(abs(found.weights / theory.finite_width_error(start, data) - 1) < 0.05)
     True
     """

@@ -62,7 +62,7 @@ def gather(flow: EarlyFlow) -> tuple[Gathering, ...]:
         flow: of ``early_flow``, without ``until``.
 
     >>> from biasfree import datasets
-    >>> groups = gather(early_flow(Network.init([2, 60, 1], slope=0.0, scale=1e-6, seed=0), datasets.xor()))
+    >>> groups = gather(early_flow(Network.init([2, 60, 1], slope=0.0, init_scale=1e-6, seed=0), datasets.xor()))
     >>> [(g.direction.round().astype(int).tolist(), g.sign) for g in groups]
     [([-1, 0], -1), ([0, -1], 1), ([1, 0], -1), ([0, 1], 1)]
     """
@@ -114,5 +114,5 @@ def gathering_directions(
     [-0.4472  0.8944] -1 0.559
     """
     width = checks.count(samples, "samples")
-    network = Network.init([dataset.dim, width, 1], slope, scale=1.0, seed=checks.count(seed, "seed", least=0))
+    network = Network.init([dataset.dim, width, 1], slope, init_scale=1.0, seed=checks.count(seed, "seed", least=0))
     return gather(early_flow(network, dataset, loss))

@@ -210,7 +210,7 @@ def lemma_11(network: Network, dataset: Dataset) -> FirstTerms:
     Raises:
         ValueError: another depth than two, skips, or inputs or targets of another dimension.
 
-    >>> network = Network.init([2, 5, 1], slope=0.0, scale=1.0, seed=0)
+    >>> network = Network.init([2, 5, 1], slope=0.0, init_scale=1.0, seed=0)
     >>> data = Dataset([[1.0, 3.0], [2.0, -1.0]], [1.0, 2.0])
     >>> lemma_11(network, data.symmetrised()).first_layer.holds, lemma_11(network, data).first_layer.holds
     (True, False)

@@ -123,7 +123,7 @@ def growing_modes(network: Network, dataset: Dataset, loss: str = "square") -> M
         ValueError: another depth, shapes that do not fit, β = 0.
 
     >>> data = Dataset([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 1.0]]).symmetrised()
-    >>> found = growing_modes(Network.init([2, 10, 2], slope=0.0, scale=1e-6, seed=0), data)
+    >>> found = growing_modes(Network.init([2, 10, 2], slope=0.0, init_scale=1e-6, seed=0), data)
     >>> found.strengths, found.rates
     (array([1. , 0.5]), array([0.5 , 0.25]))
     """
@@ -197,7 +197,7 @@ def mode_staircase(network: Network, dataset: Dataset) -> ModeStaircase:
         ValueError: another depth, shapes that do not fit, β = 0, too few neurons.
 
     >>> data = Dataset([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 1.0]]).symmetrised()
-    >>> stairs = mode_staircase(Network.init([2, 10, 2], slope=0.0, scale=1e-6, seed=0), data)
+    >>> stairs = mode_staircase(Network.init([2, 10, 2], slope=0.0, init_scale=1e-6, seed=0), data)
     >>> print(stairs)
     2 modes: loss 1.25 → 0.25 → 0 at t = ...
     """

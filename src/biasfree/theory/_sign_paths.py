@@ -102,7 +102,7 @@ def sign_paths(network: Network, correlation: Float[Any, "dim"], middle: str = "
     Raises:
         ValueError: another kind of network, a path without neurons.
 
-    >>> network = Network.aligned_relu([2, 4, 4, 1], scale=1.0, seed=0, direction=[1.0, 0.0])
+    >>> network = Network.aligned_relu([2, 4, 4, 1], init_scale=1.0, seed=0, direction=[1.0, 0.0])
     >>> print(sign_paths(network, [2.0, 0.0]))
     layer norms: positive path 0.7071, 0.7071, 0.7071; negative path 0.7071, 0.7071, 0.7071 (aligned to 1, 1)
     """

@@ -128,7 +128,7 @@ def several_linear_networks(network: Network, dataset: Dataset, loss: str = "squ
             grows.
 
     >>> from biasfree import datasets
-    >>> start = Network.init([2, 60, 1], slope=0.0, scale=1e-6, seed=0)
+    >>> start = Network.init([2, 60, 1], slope=0.0, init_scale=1e-6, seed=0)
     >>> print(several_linear_networks(start, datasets.orthogonal_pair()))
     2 linear networks: loss 0.5 → 0.25 → 0 at t = 12.52, 25.09
     """

@@ -30,6 +30,7 @@ from scipy.special import expit
 
 from biasfree import checks, losses
 from biasfree.datasets import Dataset
+from biasfree.deprecated import renamed
 
 _RTOL, _ATOL = 1e-12, 1e-13
 # A trial step that leaps from a plateau lands far beyond any output; it must be finite to be rejected.
@@ -38,11 +39,12 @@ _LARGEST = 300.0
 _SETTLED = 1e-3
 
 
+@renamed(initial_norm="init_scale")
 def closed_form(
     times: Float[Any, "*times"],
     correlation: Float[Any, "dim"],
     initial_direction: Float[Any, "dim"],
-    initial_norm: float,
+    init_scale: float,
     slope: float,
 ) -> Float[np.ndarray, "*times dim"]:
     """Eq. 38: the linear map w(t), f(x; W(t)) = w(t)ᵀx, of a two-layer network on white input (Σ = I), square loss.
@@ -53,7 +55,7 @@ def closed_form(
         times: flow times t ≥ 0, of any shape; ``np.inf`` is allowed.
         correlation: β = ⟨y x⟩, shape (dim,).
         initial_direction: r of Assumption 4, normalised here.
-        initial_norm: the network's own ‖W₁(0)‖ (not the linear twin's).
+        init_scale: the network's own ‖W₁(0)‖ (not the linear twin's).
         slope: α in [0, 1].
 
     Returns:
@@ -66,12 +68,12 @@ def closed_form(
     Raises:
         ValueError: negative times, a norm that is not above zero, directions of zero length or of another dimension.
 
-    >>> w = closed_form([0.0, 5.0, np.inf], [2.0, 0.0], initial_direction=[0.6, 0.8], initial_norm=0.1, slope=0.0)
+    >>> w = closed_form([0.0, 5.0, np.inf], [2.0, 0.0], initial_direction=[0.6, 0.8], init_scale=0.1, slope=0.0)
     >>> w[0], w[2]
     (array([0.003, 0.004]), array([2., 0.]))
     """
     t = checks.flow_times(times)
-    beta, r, a, u0 = _start(correlation, initial_direction, initial_norm, slope)
+    beta, r, a, u0 = _start(correlation, initial_direction, init_scale, slope)
     s = np.linalg.norm(beta)
     # Without a correlation every direction is as good as r, and the formula holds with it.
     unit = beta / s if s > 0 else r
@@ -101,12 +103,13 @@ def closed_form(
     return np.where(clock == 0, u0**2 * r, w)
 
 
+@renamed(initial_norm="init_scale")
 def reduced_flow(
     times: Float[Any, "*times"],
     covariance: Float[Any, "dim dim"],
     correlation: Float[Any, "dim"],
     initial_direction: Float[Any, "dim"],
-    initial_norm: float,
+    init_scale: float,
     slope: float,
     weight_decay: float = 0.0,
 ) -> Float[np.ndarray, "*times dim"]:
@@ -120,7 +123,7 @@ def reduced_flow(
         covariance: Σ = ⟨x xᵀ⟩, shape (dim, dim).
         correlation: β = ⟨y x⟩, shape (dim,).
         initial_direction: r of Assumption 4, normalised here.
-        initial_norm: the network's own ‖W₁(0)‖.
+        init_scale: the network's own ‖W₁(0)‖.
         slope: α in [0, 1].
         weight_decay: the network's own λ; its linear twin decays at 2λ/(α+1).
 
@@ -130,12 +133,12 @@ def reduced_flow(
     Raises:
         ValueError: negative or infinite times, shapes that do not match, a norm that is not above zero.
 
-    >>> w = reduced_flow([0.0, 60.0], np.diag([1.0, 0.5]), [2.0, 1.0], [0.6, 0.8], initial_norm=1e-6, slope=0.0)
+    >>> w = reduced_flow([0.0, 60.0], np.diag([1.0, 0.5]), [2.0, 1.0], [0.6, 0.8], init_scale=1e-6, slope=0.0)
     >>> bool(np.allclose(w[1], [2.0, 2.0]))
     True
     """
     matrix = checks.numeric(covariance, "covariance")
-    beta, r, a, u0 = _start(correlation, initial_direction, initial_norm, slope)
+    beta, r, a, u0 = _start(correlation, initial_direction, init_scale, slope)
     if matrix.shape != (beta.size, beta.size):
         raise ValueError(f"covariance must have shape ({beta.size}, {beta.size}), got {matrix.shape}.")
 
@@ -145,11 +148,12 @@ def reduced_flow(
     return integrated(times, pull, r, a, u0, weight_decay)
 
 
+@renamed(initial_norm="init_scale")
 def reduced_flow_logistic(
     times: Float[Any, "*times"],
     dataset: Dataset,
     initial_direction: Float[Any, "dim"],
-    initial_norm: float,
+    init_scale: float,
     slope: float,
     weight_decay: float = 0.0,
 ) -> Float[np.ndarray, "*times dim"]:
@@ -159,7 +163,7 @@ def reduced_flow_logistic(
         times: finite flow times t ≥ 0, of any shape and order.
         dataset: labels ±1; Condition 3 is assumed, not checked.
         initial_direction: r of Assumption 4, normalised here.
-        initial_norm: the network's own ‖W₁(0)‖.
+        init_scale: the network's own ‖W₁(0)‖.
         slope: α in [0, 1].
         weight_decay: the network's own λ.
 
@@ -170,14 +174,14 @@ def reduced_flow_logistic(
         ValueError: labels other than ±1, several outputs, and as ``reduced_flow``.
 
     >>> pair = Dataset([[1.0], [-1.0]], [1.0, -1.0])
-    >>> w = reduced_flow_logistic([0.0, 50.0], pair, [1.0], initial_norm=1e-3, slope=0.0)
+    >>> w = reduced_flow_logistic([0.0, 50.0], pair, [1.0], init_scale=1e-3, slope=0.0)
     >>> bool(w[1, 0] > 3)
     True
     """
     losses.get("logistic").check_targets(dataset.targets)
     if dataset.outputs != 1:
         raise ValueError(f"the reduced flow is for one output, got {dataset.outputs}.")
-    _, r, a, u0 = _start(dataset.correlation, initial_direction, initial_norm, slope)
+    _, r, a, u0 = _start(dataset.correlation, initial_direction, init_scale, slope)
     signed = dataset.targets[:, None] * dataset.inputs
 
     def pull(w: np.ndarray) -> np.ndarray:
@@ -236,7 +240,7 @@ def integrated(
 
 
 def _start(
-    correlation: Any, initial_direction: Any, initial_norm: float, slope: float
+    correlation: Any, initial_direction: Any, init_scale: float, slope: float
 ) -> tuple[np.ndarray, np.ndarray, float, float]:
     """β, the unit direction r, a = (1+α)/2 and the linear twin's initial norm √a‖W₁(0)‖."""
     beta = checks.finite(checks.numeric(correlation, "correlation"), "correlation")
@@ -251,4 +255,4 @@ def _start(
         raise ValueError("initial_direction must not be zero.")
     direction = direction / size
     a = 0.5 * (1 + checks.slope(slope))
-    return beta, direction / np.linalg.norm(direction), a, np.sqrt(a) * checks.positive(initial_norm, "initial_norm")
+    return beta, direction / np.linalg.norm(direction), a, np.sqrt(a) * checks.positive(init_scale, "init_scale")
