@@ -58,7 +58,7 @@ def trained_losses(depth: int) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(train))(jax.random.split(jax.random.key(0), SETS), inputs, targets))
 
 
-@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize("depth", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_no_trained_network_goes_below_it_and_many_come_close(depth: int) -> None:
     bounds = np.array([best_possible_loss(small_set(seed), depth).loss for seed in range(SETS)])
     trained = trained_losses(depth)

@@ -155,14 +155,17 @@ def test_two_classes_have_the_binary_direction_in_both_norms() -> None:
         )
 
 
-def test_the_margin_of_a_two_layer_flow_rises_to_the_nuclear_one() -> None:
+@pytest.mark.parametrize("levels", [(-10, -100), pytest.param((-10, -100, -1000), marks=pytest.mark.slow)])
+def test_the_margin_of_a_two_layer_flow_rises_to_the_nuclear_one(levels: tuple[int, ...]) -> None:
     """Its direction follows slowly, like other limits of this kind: by a power of 1/ln(1/L)."""
     data = clusters(0, classes=3, dim=3)
     found = max_margin_classes(data)
     start = bf.Network.init([3, 6, 3], slope=1.0, init_scale=0.1, seed=0)
-    run = bf.gradient_flow(start, data, loss="cross-entropy", clock="loss", until=np.inf, stop=bf.Stop(log_loss=-1000))
+    run = bf.gradient_flow(
+        start, data, loss="cross-entropy", clock="loss", until=np.inf, stop=bf.Stop(log_loss=levels[-1])
+    )
     shares, apart = [], []
-    for level in (-10, -100, -1000):
+    for level in levels:
         save = int(np.argmin(np.abs(run.log_losses - level)))
         first, second = (w[save] for w in run.weights)
         outputs = data.inputs @ (second @ first).T
@@ -170,9 +173,11 @@ def test_the_margin_of_a_two_layer_flow_rises_to_the_nuclear_one() -> None:
         size = 0.5 * (np.sum(first**2) + np.sum(second**2))
         shares.append(margins[data.targets == 0].min() / size / found.margin)
         apart.append(np.linalg.norm(second @ first / np.linalg.norm(second @ first) - found.direction))
-    assert shares[0] < shares[1] < shares[2] <= 1
-    assert shares[2] > 0.95
-    assert apart[0] > 1.5 * apart[1] > 1.5 * apart[2]
+    assert sorted(shares) == shares
+    assert shares[-1] <= 1
+    assert shares[-1] > (0.95 if levels[-1] == -1000 else 0.8)
+    assert apart[0] > 1.5 * apart[1]
+    assert sorted(apart, reverse=True) == apart
 
 
 def test_what_is_refused() -> None:

@@ -108,7 +108,7 @@ def test_eq_42_is_the_gradient_only_when_corrected(depth) -> None:
 # The reduced flow
 
 
-@pytest.mark.parametrize("depth", [3, 4, 5])
+@pytest.mark.parametrize("depth", [3, pytest.param(4, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
 def test_full_flow_follows_the_reduced_one_and_keeps_its_form(depth) -> None:
     """ReLU from Eq. 40, linear from Eq. 39: weights over the whole course, their form, and one another at half time."""
     scale = 0.5

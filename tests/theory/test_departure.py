@@ -66,10 +66,11 @@ class TestTheRate:
         assert bound.lower == pytest.approx(1.0)
         assert [(each.direction[0], each.sign, each.rate) for each in found] == [(-1.0, 1, 1.0), (1.0, 1, 0.5)]
 
-    def test_in_space_it_is_enclosed(self) -> None:
-        data = random_set(1, 4, 12, 0.3)
+    @pytest.mark.parametrize("dim", [3, pytest.param(4, marks=pytest.mark.slow)])
+    def test_in_space_it_is_enclosed(self, dim: int) -> None:
+        data = random_set(1, dim, 12, 0.3)
         _, bound = extrema(data, data.targets, 0.0)
-        directions = np.random.default_rng(0).normal(size=(20_000, 4))
+        directions = np.random.default_rng(0).normal(size=(20_000, dim))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         sampled = np.abs(np.maximum(directions @ data.inputs.T, 0) @ data.targets / data.samples).max()
         assert sampled <= bound.lower * (1 + 1e-12) <= bound.upper * (1 + 1e-9)

@@ -87,7 +87,7 @@ def theorem_13(seed: int, quick: bool, protocol: str) -> Result:
             np.sqrt(
                 sum(
                     np.sum((w[inside] - v) ** 2, axis=(1, 2))
-                    for w, v in zip(run.weights, formula(template, data, run.times[inside]), strict=True)
+                    for w, v in zip(run.weights, formula(run.times[inside], template, data), strict=True)
                 )
             )
             / size
