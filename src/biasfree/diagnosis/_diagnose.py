@@ -12,7 +12,7 @@ from biasfree.diagnosis import _course, _forecast
 from biasfree.diagnosis._baselines import MOST_LABELS, Baselines, baselines
 from biasfree.diagnosis._deep import deep_check, deep_forecast, soonest
 from biasfree.diagnosis._diagnosis import Diagnosis, Sampling
-from biasfree.diagnosis._findings import Check, Floor, checked, floor_of
+from biasfree.diagnosis._findings import MOST_ON_LINES, Check, Floor, checked, floor_of
 from biasfree.diagnosis._forecast import Forecast
 from biasfree.diagnosis._gain import Gain, better_since, gain, judged, stable_rate
 from biasfree.diagnosis._reasons import Facts, advice, reasons
@@ -32,9 +32,6 @@ from biasfree.diagnosis._targets import LOSSES, decided
 from biasfree.diagnosis._treatment import Treated, treat
 from biasfree.diagnosis._watch import Watch
 from biasfree.networks import Network
-
-# Rows up to which the least losses are found on all of them.
-_MOST_ON_LINES = 200_000
 
 
 class _Asked(NamedTuple):
@@ -167,7 +164,7 @@ def _structure(asked: _Asked, data: Dataset, found: _Found, watch: Watch) -> Non
         found.asymmetry = theory.asymmetry(pulled(data, asked.loss))
         found.typical = [found.asymmetry.correlation.typical]
     watch.tell("least losses", 0.1)
-    found.floor = floor_of(data if data.samples <= _MOST_ON_LINES else found.draws[0].data, asked.loss, asked.slope)
+    found.floor = floor_of(data if data.samples <= MOST_ON_LINES else found.draws[0].data, asked.loss, asked.slope)
 
 
 def _two_layers(asked: _Asked, data: Dataset, starts: list[Network], found: _Found, watch: Watch) -> None:
@@ -325,6 +322,9 @@ def _sampling(asked: _Asked, treated: Treated, found: _Found) -> Sampling | None
     ends = [
         judged(f.last, f.until, "", treated.dataset, asked.loss, None).loss for f in forecasts if f.last is not None
     ]
+    least = []
+    if treated.dataset.samples > MOST_ON_LINES and found.floor is not None:
+        least = [floor_of(draw.data, asked.loss, asked.slope).two_layer for draw in found.draws]
     first = _course.mean_loss(asked.loss, 0.0 * treated.dataset.targets, treated.dataset.targets)
     since = [better_since(first, found.linear, f.times, f.losses) for f in forecasts]
     return Sampling(
@@ -339,6 +339,7 @@ def _sampling(asked: _Asked, treated: Treated, found: _Found) -> Sampling | None
             "since": standard_error([without for without, _ in since]),
             "since_intercept": standard_error([beside for _, beside in since]),
             "asymmetry": standard_error(found.typical),
+            "least_loss": standard_error(least),
         },
     )
 

@@ -7,6 +7,7 @@ import numpy as np
 from biasfree.answer import Picture, Section, Table
 from biasfree.diagnosis import _course, _stages
 from biasfree.diagnosis._baselines import Linear
+from biasfree.diagnosis._findings import MOST_ON_LINES
 from biasfree.diagnosis._sampling import standard_error
 
 if TYPE_CHECKING:
@@ -226,11 +227,14 @@ def _floor(found: "Diagnosis") -> list[str]:
         else float(np.mean(found.dataset.targets**2))
     )
     least = floor.two_layer if found.settings["depth"] == 2 else floor.deep
-    where = "" if found.dataset.samples <= 200_000 else " (on the rows that were drawn)"
+    where, error = "", ""
+    if found.dataset.samples > MOST_ON_LINES and found.sampling is not None:
+        where = f" (on the {found.sampling.rows:,} rows of a draw: on average no more than on all rows)"
+        error = found.sampling.after("least_loss")
     if least <= _NOTHING * scale:
         return [f"nothing is out of reach: wide enough, some bias-free network fits every sample exactly{where}"]
     told = [
-        f"no two-layer bias-free network goes below loss {floor.two_layer:.4g}, however wide"
+        f"no two-layer bias-free network goes below loss {floor.two_layer:.4g}{error}, however wide"
         + (
             f", and no deep one below {floor.deep:.4g}"
             if floor.deep > _NOTHING * scale
