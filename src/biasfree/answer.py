@@ -122,7 +122,14 @@ class Answer(ABC):
         report.write_answer(self, path)
 
     def plot(self) -> "Figure":
-        """The first picture."""
+        """The first picture.
+
+        Raises:
+            ValueError: there is none, since the work ended before there was anything to draw.
+        """
         from biasfree import report
 
-        return report.draw(next(picture for section in self.sections for picture in section.pictures))
+        pictures = [picture for section in self.sections for picture in section.pictures]
+        if not pictures:
+            raise ValueError("this answer has no picture: the work ended before there was anything to draw.")
+        return report.draw(pictures[0])

@@ -243,6 +243,22 @@ def test_an_animation_has_frames_and_says_what_it_cannot(tmp_path, monkeypatch) 
         bf.report.animate(run, tmp_path / "run.avi")
 
 
+def test_what_cannot_be_drawn_is_said_before_the_work_or_after_the_answer(tmp_path, monkeypatch) -> None:
+    from matplotlib.animation import FFMpegWriter
+
+    words = ["diagnose", "six-points", "--seeds", "1", "--width", "10"]
+    (tmp_path / "run.gif").write_bytes(b"of another day")
+    done = invoke(*words, "--budget", "1e-9", "--plot", str(tmp_path / "a.png"), "--animate", str(tmp_path / "run.gif"))
+    assert done.exit_code == 0, repr(done.exception)
+    assert "undecided" in done.output
+    assert f"did not write {tmp_path / 'a.png'}: nothing was predicted yet" in done.output
+    assert f"did not write {tmp_path / 'run.gif'}: no simulation was finished" in done.output
+    monkeypatch.setattr(FFMpegWriter, "isAvailable", classmethod(lambda cls: False))
+    done = invoke(*words, "--animate", str(tmp_path / "run.mp4"))
+    assert "MP4 needs the program ffmpeg" in str(done.exception)
+    assert "Will a bias-free network" not in done.output
+
+
 def test_reproduce_into_a_file_is_a_sentence(tmp_path, monkeypatch, capsys) -> None:
     (tmp_path / "afile").write_text("", encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["biasfree", "reproduce", "--out", str(tmp_path / "afile" / "x")])

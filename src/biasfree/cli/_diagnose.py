@@ -67,14 +67,13 @@ def diagnose(
     if quiet:
         os.environ["BIASFREE_QUIET"] = "1"
     # Everything that can be wrong is found out before the work starts.
-    outputs = (
-        (json_file, (".json",)), (html, (".html",)), (plot, _plots.FORMATS), (animate, _animation.FORMATS)
-    )  # fmt: skip
-    for path, endings in outputs:
+    for path, endings in ((json_file, (".json",)), (html, (".html",)), (plot, _plots.FORMATS)):
         if path is not None:
             files.writable(path, endings)
-    if animate is not None and no_simulate:
-        raise ValueError("--animate shows a simulation. Leave --no-simulate out.")
+    if animate is not None:
+        _animation.film_target(animate)
+        if no_simulate:
+            raise ValueError("--animate shows a simulation. Leave --no-simulate out.")
     table: dict[str, Any] = {
         "target": target or None, "drop": drop or (), "sep": sep, "decimal": decimal,
         "categories": None if categories is None else categories.value,
@@ -89,15 +88,20 @@ def diagnose(
     except KeyboardInterrupt:
         typer.echo("interrupted before there was an answer.", err=True)
         raise typer.Exit(130) from None
+    typer.echo(str(found))
     for path in filter(None, (json_file, html)):
         found.save(path)
+        typer.echo(f"wrote {path}")
     if plot is not None:
-        report.save_figure(found.plot(), plot)
-    if animate is not None and found.trajectory is not None:
-        report.animate(found.trajectory, animate)
-    typer.echo(str(found))
-    for path in filter(None, (json_file, html, plot, animate)):
-        typer.echo(f"wrote {path}" if path.exists() else f"did not write {path}: no simulation was finished")
+        drawn = any(section.pictures for section in found.sections)
+        if drawn:
+            report.save_figure(found.plot(), plot)
+        typer.echo(f"wrote {plot}" if drawn else f"did not write {plot}: nothing was predicted yet")
+    if animate is not None:
+        if found.trajectory is not None:
+            report.animate(found.trajectory, animate)
+        done = found.trajectory is not None
+        typer.echo(f"wrote {animate}" if done else f"did not write {animate}: no simulation was finished")
     if found.interrupted:
         raise typer.Exit(130)
 

@@ -1,6 +1,7 @@
 """One run as a moving picture: the output map, the neurons and the loss."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,9 +47,7 @@ def animate(
     if trajectory.dataset.outputs != 1:
         raise ValueError(f"an animation shows one output, and this network has {trajectory.dataset.outputs}.")
     frames, seconds = checks.count(frames, "frames", least=2), checks.positive(seconds, "seconds")
-    target = None if path is None else files.writable(path, FORMATS)
-    if target is not None and target.suffix.lower() == ".mp4" and not FFMpegWriter.isAvailable():
-        raise ValueError(f"cannot write {target}: MP4 needs the program ffmpeg, which was not found. Write a .gif.")
+    target = None if path is None else film_target(path)
     chosen = moments(trajectory.times, trajectory.losses, frames)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.2, 2.6), layout="constrained")
@@ -65,6 +64,20 @@ def animate(
             with files.written_whole(target) as draft:
                 film.save(str(draft), writer=kind(fps=round(rate)), dpi=110)
     return film
+
+
+def film_target(path: str | os.PathLike[str]) -> Path:
+    """The path, if a film can be written there.
+
+    Raises:
+        ValueError: another ending, a path that cannot be written, MP4 without ffmpeg.
+    """
+    from matplotlib.animation import FFMpegWriter
+
+    target = files.writable(path, FORMATS)
+    if target.suffix.lower() == ".mp4" and not FFMpegWriter.isAvailable():
+        raise ValueError(f"cannot write {target}: MP4 needs the program ffmpeg, which was not found. Write a .gif.")
+    return target
 
 
 def moments(
