@@ -19,6 +19,9 @@ from biasfree import files, provenance
 
 _CORES = 2
 _NARROWEST = 118  # a pipe has no width of its own
+_PARTS = (
+    "figure3", "exact", "report", "paper", "outputs", "explorer", "imports", "answers", "growth", "sweeps"
+)  # fmt: skip
 
 
 def main() -> int:
@@ -89,6 +92,11 @@ def _measure(quick: bool, only: str | None) -> dict[str, Any]:
         from bench import _imports
 
         results["imports"] = _imports.measure(quick)
+    if only in (None, "answers"):
+        _need("torch")
+        from bench import _answers
+
+        results["answers"] = _answers.measure(quick)
     if only in (None, "growth"):
         from bench import _growth
 
@@ -106,7 +114,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="extrapolate the descents from 500 of 10,000 steps")
     parser.add_argument(
         "--only",
-        choices=("figure3", "exact", "report", "paper", "outputs", "explorer", "imports", "growth", "sweeps"),
+        choices=_PARTS,
         help="measure one part only",
     )
     parser.add_argument(

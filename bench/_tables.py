@@ -20,6 +20,8 @@ LEAST_TWO_WORKERS, MOST_OVERHEAD, MOST_SWEEP_MEMORY = 1.7, 0.10, 500e6
 MOST_PLANNING, MOST_FILES = 10.0, 10_000  # of a million cells
 # The explorer: milliseconds of a move, how much faster than descent, bytes of an answer, frames a second.
 MOST_MOVE, LEAST_MOVE, MOST_BYTES, LEAST_FRAMES = 300.0, 50.0, 1e6, 30.0
+# A million rows diagnosed: seconds and bytes; a local map with its spectrum: seconds, and times a loop over pixels.
+MOST_TABLE, MOST_TABLE_MEMORY, MOST_SPECTRUM, LEAST_SPECTRUM = 60.0, 2e9, 60.0, 20.0
 MOST_GROWTH, NOISE = 2.0, 1.1  # "about 2": a tenth is left to noise
 
 
@@ -80,9 +82,25 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
         worst = max(grown["factors"])
         met = worst <= MOST_GROWTH * NOISE
         found.append(Expectation(f"cost when {axis} double{_s(axis)}", "at most about 2", f"{worst:.2f}", met))
+    if "answers" in results:
+        found += _answer_expectations(results["answers"])
     if "sweeps" in results:
         found += _sweep_expectations(results["sweeps"])
     return found
+
+
+def _answer_expectations(measured: dict[str, Any]) -> list[Expectation]:
+    table, local = measured["table"], measured["local_map"]
+    size = f"{local['size']}×{local['size']}"
+    return [
+        _at_most(f"diagnose: {table['rows']:,} × {table['columns']}", MOST_TABLE, table["seconds"], " s"),
+        _at_most("diagnose: its peak memory, GB", MOST_TABLE_MEMORY / 1e9, table["peak_bytes"] / 1e9),
+        _at_most(f"inspect: A_x and its spectrum at {size}", MOST_SPECTRUM, local["seconds"], " s"),
+        Expectation(
+            "inspect: beside autograd pixel by pixel, A_x alone", f"at least {LEAST_SPECTRUM:g}×",
+            f"{local['ratio']:.1f}×, the loop extrapolated", local["ratio"] >= LEAST_SPECTRUM,
+        ),
+    ]  # fmt: skip
 
 
 def _sweep_expectations(measured: dict[str, Any]) -> list[Expectation]:
