@@ -232,7 +232,8 @@ def _floor(found: "Diagnosis") -> list[str]:
         where = f" (on the {found.sampling.rows:,} rows of a draw: on average no more than on all rows)"
         error = found.sampling.after("least_loss")
     if least <= _NOTHING * scale:
-        return [f"nothing is out of reach: wide enough, some bias-free network fits every sample exactly{where}"]
+        drawn = " (each sample of a draw; all rows may leave more)" if where else ""
+        return [f"nothing is out of reach: wide enough, some bias-free network fits every sample exactly{drawn}"]
     told = [
         f"no two-layer bias-free network goes below loss {floor.two_layer:.4g}{error}, however wide"
         + (
