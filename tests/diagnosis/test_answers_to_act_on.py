@@ -121,6 +121,7 @@ def drawn():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_sampling, "_WORK", 1e3)
         patch.setattr(_sampling, "_LEAST", 500)
+        patch.setattr("biasfree.diagnosis._diagnose.MOST_ON_LINES", 1000)
         rng = np.random.default_rng(1)
         inputs = rng.normal(size=(6000, 3))
         targets = inputs @ WEIGHTS + np.abs(inputs[:, 0]) + 0.5 * rng.normal(size=6000)
@@ -133,6 +134,9 @@ def test_every_number_that_rests_on_draws_has_an_error(drawn) -> None:
     told = found.to_dict()["sampling"]["errors"]
     assert all(told[name] > 0 for name in ("escape_time", "on_samples", "as_function", "loss", "asymmetry"))
     assert "±" in str(found)
+    assert told["least_loss"] == 0  # every draw of generic rows is fitted
+    headline = found.headline.split("bend by up to ")[1]
+    assert "±" in headline
     # Linear regression is of all rows, and so is the network's loss.
     expected = 0.5 * np.mean((targets - inputs @ np.linalg.lstsq(inputs, targets, rcond=None)[0]) ** 2)
     assert found.baselines.plain.loss == pytest.approx(expected)
