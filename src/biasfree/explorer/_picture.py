@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 ANGLES, GRID = 144, 33
 MOST_NEURONS, MOST_SAMPLES, MOST_FRAMES, MOST_EVENTS = 300, 120, 200, 4000
 _BUDGET = 760_000  # bytes of all frames, so that a whole answer stays below a megabyte
-_WORK = (
-    16_000_000  # frames × neurons × points at which outputs are wanted, so that a picture takes no longer than a run
-)
+_WORK = 7_200_000  # frames × neurons × inputs whose outputs are computed one by one: no longer than a run
 _ROOM = 1.25  # half width of the plane, in units of the farthest sample
 _UNITS = 32000  # of int16
 _LOOKED_AT = 2_000_000  # numbers held at a time
@@ -57,8 +55,8 @@ def plane(data: Dataset, ones: bool) -> Plane:
         axes[range(shown), range(shown)] = 1.0
         origin[shown:] = 1.0
         return Plane(axes, origin, ("x₁", "x₂"), "stacked ones" if ones else "inputs")
-    _, _, directions = np.linalg.svd(data.inputs, full_matrices=False)
-    axes[: len(directions[:2])] = directions[:2]
+    _, directions = np.linalg.eigh(data.inputs.T @ data.inputs)
+    axes[:] = directions.T[::-1][:2]
     # The sign of a principal direction means nothing; its largest entry is made positive.
     largest = axes[range(2), np.abs(axes).argmax(axis=1)]
     return Plane(axes * np.where(largest < 0, -1.0, 1.0)[:, None], origin, ("PC 1", "PC 2"), "principal directions")
@@ -71,16 +69,22 @@ def picture(run: "Trajectory", ones: bool) -> tuple[dict[str, Any], dict[str, np
     half = _ROOM * float(np.abs(flat).max()) or 1.0
     samples = _some(data.samples, MOST_SAMPLES)
     neurons = _some(run.weights[0].shape[1], MOST_NEURONS)
-    probes = _circle() if shown.homogeneous else _grid(half)
-    per_frame = 4 * len(probes) + 7 * len(neurons) + 4 * len(samples)
-    work = run.weights[0].shape[1] * (len(probes) + len(samples))
+    # Outputs against targets are shown where the plane does not show all there is.
+    compared = data.inputs[samples if shown.kind == "principal directions" else []]
+    points = ANGLES if shown.homogeneous else GRID**2
+    around = shown.homogeneous and len(run.weights) == 2 and run.template.rectified[0]
+    per_frame = 4 * points + 7 * len(neurons) + 4 * len(compared)
+    work = run.weights[0].shape[1] * (len(compared) + (0 if around else points)) or 1
     frames = _some(len(run.times), int(min(MOST_FRAMES, max(2, _BUDGET // per_frame), max(50, _WORK // work))))
-    surface = _outputs(run, frames, shown.points(probes))
+    if around:
+        surface = _around(run, frames, shown)
+    else:
+        surface = _outputs(run, frames, shown.points(_circle() if shown.homogeneous else _grid(half)))
     # In units of each frame's own largest, which may be 1e-200.
     largest = np.abs(surface).max(axis=1)
     arrays = {
         "frames": frames.astype(np.int32),
-        "outputs": _outputs(run, frames, data.inputs[samples]).astype(np.float32),
+        "outputs": _outputs(run, frames, compared).astype(np.float32),
         "surface": (surface / np.where(largest > 0, largest, 1.0)[:, None]).astype(np.float32),
         "largest": largest,
         "samples": flat[samples],
@@ -109,24 +113,63 @@ def _grid(half: float) -> np.ndarray:
     return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 
 
+def _around(run: "Trajectory", frames: np.ndarray, shown: Plane) -> Float[np.ndarray, "frames angles"]:
+    """f of two layers at evenly spaced angles of the circle, in a time that does not grow with neurons times angles.
+
+    A neuron whose w lies at the angle φ in the plane is active on the half circle around φ, on half of the angles. So
+    (1 − α) Σ v w over the active neurons is a running sum around the circle, of what enters and leaves at each angle,
+    and f(θ) is its product with (cos θ, sin θ), plus α Σ v w for all.
+    """
+    first = run.weights[0][frames] @ shown.axes.T
+    carried = first * run.weights[1][frames][:, 0, :, None]
+    turn = np.arctan2(first[..., 1], first[..., 0]) / (2 * np.pi) * ANGLES
+    enters = np.ceil(turn - ANGLES / 4).astype(int) % ANGLES
+    leaves = (enters + ANGLES // 2) % ANGLES
+    before = leaves < enters  # active where the count begins
+    row = ANGLES * np.arange(len(frames))[:, None]
+    places = [(row + at).ravel() for at in (enters, leaves)]
+    slope, size = run.template.slope, ANGLES * len(frames)
+    found = np.zeros((len(frames), ANGLES))
+    for axis, direction in enumerate(_circle().T):
+        part = carried[..., axis]
+        entered, left = (np.bincount(at, part.ravel(), size).reshape(-1, ANGLES) for at in places)
+        active = (entered - left).cumsum(axis=1) + (part * before).sum(axis=1)[:, None]
+        found += direction * (slope * part.sum(axis=1)[:, None] + (1 - slope) * active)
+    return found
+
+
 def _outputs(run: "Trajectory", frames: np.ndarray, inputs: np.ndarray) -> Float[np.ndarray, "frames inputs"]:
-    """f at these inputs, at each frame; a few frames at a time, so that memory stays small."""
-    slope, rectified = run.template.slope, run.template.rectified
-    columns = np.ascontiguousarray(inputs.T)
+    """f at these inputs, at each frame, to single precision; a few frames at a time, so that memory stays small.
+
+    Layers are brought to size one first: those of 1e-100 have no single precision.
+    """
+    slope, rectified = np.float32(run.template.slope), run.template.rectified
+    columns = np.ascontiguousarray(inputs.T, dtype=np.float32)
     found = np.empty((len(frames), len(inputs)))
     width = max(layer.shape[1] for layer in run.weights)
-    block = max(1, _LOOKED_AT // (width * len(inputs)))
+    block = max(1, _LOOKED_AT // (width * max(1, len(inputs))))
     for begin in range(0, len(frames), block):
         now = frames[begin : begin + block]
-        first = run.weights[0][now]
+        (first, *later), unit = _of_size_one(run, now)
         # All frames' first layers at once, as one large product.
         signal = (first.reshape(-1, first.shape[2]) @ columns).reshape(*first.shape[:2], -1)
-        for layer, weights in enumerate(run.weights[1:]):
+        for layer, weights in enumerate(later):
             if rectified[layer]:
                 np.maximum(signal, slope * signal if slope else 0.0, out=signal)
-            signal = weights[now] @ signal
-        found[begin : begin + block] = signal[:, 0]
+            signal = weights @ signal
+        found[begin : begin + block] = unit[:, None] * signal[:, 0]
     return found
+
+
+def _of_size_one(run: "Trajectory", frames: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """All layers at some times, each divided by its largest entry, and the product of these."""
+    layers, unit = [], np.ones(len(frames))
+    for weights in run.weights:
+        chosen = weights[frames]
+        largest = np.abs(chosen).max(axis=(1, 2))
+        unit = unit * largest
+        layers.append((chosen / np.where(largest > 0, largest, 1.0)[:, None, None]).astype(np.float32))
+    return layers, unit
 
 
 def _neurons(
