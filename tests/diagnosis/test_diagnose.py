@@ -46,6 +46,18 @@ def test_a_terminal_waits_for_nothing_that_only_the_page_shows(six, monkeypatch)
     assert "Not explained one by one on 6 samples" in six._repr_html_()
 
 
+def test_the_first_seed_says_which_starts_are_looked_at() -> None:
+    data = bf.datasets.six_points(0.3)
+    four, fourth = (diagnose(data, width=5, seeds=4 - k, first_seed=k, simulate=False) for k in (0, 3))
+    assert [each.escape_time for each in fourth.forecasts] == [four.forecasts[3].escape_time]
+    assert len({each.escape_time for each in four.forecasts}) == 4
+    (check,) = diagnose(data, width=5, seeds=1, first_seed=3).checks
+    assert check.seed == 3
+    assert check.run.template.weights[0].tolist() == bf.Network.init([2, 5, 1], 0.0, 1e-3, 3).weights[0].tolist()
+    with pytest.raises(ValueError, match="first_seed must be a whole number of at least 0, got -1"):
+        diagnose(data, first_seed=-1)
+
+
 def test_departure_is_predicted_to_ten_percent(six) -> None:
     """Against a simulation of its own: when the loss has left the plateau of the linear solution by 3 %."""
     start = bf.Network.init([2, 100, 1], 0.0, 1e-3, seed=0)

@@ -85,7 +85,7 @@ def test_the_gallery_shows_the_packages_numbers(watch, number):
     assert watch.text("now-time") == as_shown(run.times[index])
     assert watch.text("now-loss") == as_shown(run.losses[index])
     assert watch.text("end-loss") == as_shown(run.losses[-1])
-    assert watch.text("code") == code(View.of(prepared.view))
+    assert watch.text("code").startswith(code(View.of(prepared.view)))
     assert prepared.told in watch.text("caption")
 
 
@@ -152,7 +152,8 @@ class TestControls:
             page.select_option("#axis", axis)
             page.wait_for_timeout(150)
             titles.append(page.evaluate("document.getElementById('plot').layout.xaxis.title.text"))
-        assert titles == ["flow time t", "t / ln(1/γ)", "rescaled time (1+α)t/2", "flow time t"]
+        unit = " (one unit: 1/η steps of descent at rate η)"
+        assert titles == [f"flow time t{unit}", "t / ln(1/γ)", "rescaled time (1+α)t/2", f"flow time t{unit}"]
         page.select_option("#loss-axis", "log")
         page.check("#events")
         for chosen in ("#map-scale", "now"), ("#arrow-scale", "linear"):
@@ -279,6 +280,51 @@ class TestTime:
         assert median < 1000 / 30
 
 
+class TestLookingCloser:
+    # Of the axis, once what was asked for is drawn.
+    RANGE = "window.explorer.then((page) => page.redraw().then(() => page.curve.plot._fullLayout.xaxis.range))"
+
+    def test_pointing_at_the_curves_tells_their_values(self, watch):
+        page = watch.open(QUICK)
+        box = page.locator("#cursor").bounding_box()
+        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.5 * box["height"])
+        told = watch.text("hover")
+        assert "ReLU network" in told
+        run = computed(View.of(page.evaluate("window.explorer.then((page) => page.newest)")))
+        # Under the pointer, which is at 0.6 of a canvas whose margins are 58 and 14 wide.
+        time = 20 * (0.6 * box["width"] - 58) / (box["width"] - 72)
+        assert as_shown(run.losses[np.abs(run.times - time).argmin()]) in told
+        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] - 200)
+        assert page.is_hidden("#hover")
+
+    def test_zooming_by_keys_mouse_and_buttons(self, watch):
+        page = watch.open(QUICK + "&time=5")
+        assert page.evaluate(self.RANGE) == [0, 20]
+        losses = watch.losses()
+        page.keyboard.press("+")
+        low, high = page.evaluate(self.RANGE)
+        assert high - low == pytest.approx(10)
+        assert low < 5 < high
+        page.wait_for_function("() => location.hash.includes('zoom=')")
+        page.keyboard.press("End")  # what is shown follows the cursor
+        assert page.evaluate(self.RANGE)[1] == 20
+        page.click("#zoom-out")
+        assert page.evaluate(self.RANGE) == [0, 20]
+        box = page.locator("#cursor").bounding_box()
+        at = lambda share: box["x"] + 58 + share * (box["width"] - 72)  # noqa: E731
+        page.keyboard.down("Shift")
+        page.mouse.move(at(0.25), box["y"] + 50)
+        page.mouse.down()
+        page.mouse.move(at(0.5), box["y"] + 90, steps=3)
+        page.mouse.up()
+        page.keyboard.up("Shift")
+        assert page.evaluate(self.RANGE) == pytest.approx([5, 10], abs=0.05)
+        page.mouse.dblclick(at(0.5), box["y"] + 90)
+        assert page.evaluate(self.RANGE) == [0, 20]
+        assert page.is_disabled("#zoom-all")
+        assert watch.losses() == losses
+
+
 class TestState:
     ADDRESSES = (
         QUICK + "&axis=log&time=5",
@@ -348,8 +394,9 @@ class TestTakingAway:
         return found.value.path()
 
     def test_pictures_and_files(self, watch, tmp_path):
-        watch.open(QUICK)
+        watch.open(QUICK + "&time=5&seed=4")
         watch.complete()
+        self.the_program_computes_what_is_shown(watch)
         assert self.saved(watch, "png").read_bytes().startswith(b"\x89PNG")
         drawing = self.saved(watch, "svg").read_text()
         assert drawing.startswith("<svg")
@@ -358,6 +405,17 @@ class TestTakingAway:
         target.write_bytes(self.saved(watch, "netcdf").read_bytes())
         assert bf.Trajectory.load(target).losses.tolist() == watch.losses()
         assert self.saved(watch, "csv").read_text().startswith("time,loss,log_loss\n0.0,")
+
+    def the_program_computes_what_is_shown(self, watch):
+        told, printed = {}, io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(watch.text("code"), told)
+        assert told["run"].losses.tolist() == watch.losses()
+        now, data = told["now"], told["data"]
+        loss = 0.5 * np.mean((now(data.inputs) - data.targets) ** 2)
+        assert float(watch.text("now-loss")) == pytest.approx(loss, rel=1e-5)
+        verdict, sentence = printed.getvalue().splitlines()[-1].split(": ", 1)
+        assert watch.text("diagnosis") == f"{verdict}{sentence}."
 
     def test_one_file_works_from_disk_with_the_network_off(self, watch, chromium, tmp_path):
         watch.open(QUICK + "&time=5")

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,6 +117,43 @@ class TestCode:
         assert np.array_equal(arrays["losses"], told["run"].losses)
         assert head["code"] == code(View.of(asked))
 
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            {"data": "linear-plus-sine", "dim": 3, "pairs": 6, "whiten": True, "slopes": [0.5], "seed": 7, **SMALL},
+            {"data": "linear-plus-sine", "dim": 3, "pairs": 6, "weight_decay": 1e-3, "slope": 0.25, **SMALL},
+            {"data": "separable", "dim": 2, "mirrored": True, "loss": "logistic", "weight_decay": 1e-2, **SMALL},
+            {"data": "orthogonal-pair", "width": 20, "scale": 1e-6, "until": 45.0, "seed": 3},
+            {"data": "six-points", "offset": 0.08, "width": 20, "until": 20.0, "seed": 3},
+            {"data": "symmetric-gaussian", "dim": 2, "pairs": 4, "depth": 3, "width": 6, "scale": 0.1, "until": 3.0},
+        ],
+        ids=["closed-form", "reduced-flow", "logistic", "staircase", "departure", "sign-paths"],
+    )
+    def test_the_code_of_all_answers_computes_all_that_is_shown(self, asked):
+        bench, printed, told = Bench(), io.StringIO(), dict[str, Any]()
+        head, _ = unpacked(bench.do("run", asked, nothing))
+        beside, arrays = unpacked(bench.do("beside", asked, nothing))
+        waits = json.loads(bench.do("plateaus", asked, nothing))
+        # Three layers are simulated by diagnose, for minutes all in all; its line is the same.
+        answer = json.loads(bench.do("diagnose", {**asked, "depth": 2}, nothing))
+        with contextlib.redirect_stdout(printed):
+            exec(head["code"] + beside["code"] + waits["code"] + answer["code"], told)
+        others = [told["linear"], *(told[f"slope_{str(s).replace('.', '_')}"] for s in asked.get("slopes", []))]
+        assert len(beside["curves"]) == len(others)
+        for curve, other in zip(beside["curves"], others, strict=True):
+            assert np.array_equal(arrays[f"{curve['key']}_losses"], other.losses)
+        if asked.get("depth") == 3:
+            assert arrays["prediction0_losses"][0] == told["stairs"].levels[0]
+        elif beside["predictions"]:
+            assert np.array_equal(arrays["prediction0_times"], told["run"].times)
+            assert np.array_equal(arrays["prediction0_losses"], told["predicted"])
+        else:
+            assert asked["data"] == "six-points"
+            assert waits["departure"]["time"] == told["law"].time
+        said = printed.getvalue()
+        assert said.endswith(f"{answer['headline']}\n")
+        assert all(wait["told"] in said for wait in waits["plateaus"])
+
     def test_a_file_is_named(self):
         assert "bf.datasets.load('mine.csv', 'price')" in code(View.of({"data": "file"}), "mine.csv", "price")
 
@@ -197,7 +235,7 @@ class TestPredictions:
     def compared(self, **asked):
         view = View.of(asked)
         run = view.run(view.dataset())
-        foretold = predictions(view, run.dataset, run.template, float(run.times[-1]))
+        foretold = predictions(view, run.dataset, run.template, run.times)
         return run, foretold
 
     def test_eq_38_on_white_data(self):

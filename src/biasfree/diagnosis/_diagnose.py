@@ -44,6 +44,7 @@ class _Asked(NamedTuple):
     init_scale: float
     seeds: int
     simulate: bool
+    first_seed: int
 
 
 @dataclass
@@ -69,6 +70,7 @@ def diagnose(
     init_scale: float = 1e-3,
     seeds: int = 3,
     *,
+    first_seed: int = 0,
     target: str | Sequence[str] | None = None,
     drop: str | Sequence[str] = (),
     sep: str | None = None,
@@ -94,6 +96,7 @@ def diagnose(
         depth: number of weight layers, at least 2.
         init_scale: norm of each layer at the start.
         seeds: number of starts.
+        first_seed: of the first start; the others have the seeds that follow.
         target: the column to predict, of a table; several for several outputs.
         drop: columns to leave out, of a table.
         sep, decimal: of a text file; found out by default.
@@ -116,13 +119,14 @@ def diagnose(
     checks.one_of(loss or "square", LOSSES, "loss")
     sizes = checks.slope(slope), checks.count(width, "width"), checks.count(depth, "depth", least=2)
     small, seeds = checks.positive(init_scale, "init_scale"), checks.count(seeds, "seeds")
+    first_seed = checks.count(first_seed, "first_seed", least=0)
     dataset = as_dataset(data, target, drop, sep=sep, decimal=decimal, categories=categories)
     dataset, chosen, notes = decided(dataset, loss, table=not isinstance(data, Dataset))
-    asked = _Asked(chosen, *sizes, small, seeds, simulate)
+    asked = _Asked(chosen, *sizes, small, seeds, simulate, first_seed)
     treated = treat(dataset, chosen, standardise, holdout)
     found, stopped = _begun(asked, treated, watch), None
     widths = [treated.dataset.dim, *[asked.width] * (depth - 1), treated.dataset.outputs]
-    starts = [Network.init(widths, asked.slope, init_scale, seed) for seed in range(asked.seeds)]
+    starts = [Network.init(widths, asked.slope, init_scale, first_seed + number) for number in range(asked.seeds)]
     notes += treated.notes
     try:
         _structure(asked, treated.dataset, found, watch)
@@ -186,9 +190,9 @@ def _two_layers(asked: _Asked, data: Dataset, starts: list[Network], found: _Fou
             )
         predict = _forecast.forecast if data.outputs == 1 else several_forecast
         found.forecasts.append(predict(start, learned, asked.loss, even, levels, draw.fresh, watch.look))
-    for seed, start in enumerate(starts if asked.simulate else ()):
-        progress = _progress(watch, seed, asked.seeds)
-        found.checks.append(checked(start, found.draws[seed], asked.loss, found.forecasts[seed], seed, progress))
+    for number, start in enumerate(starts if asked.simulate else ()):
+        progress, seed = _progress(watch, number, asked.seeds), asked.first_seed + number
+        found.checks.append(checked(start, found.draws[number], asked.loss, found.forecasts[number], seed, progress))
 
 
 def _deep(asked: _Asked, starts: list[Network], found: _Found, watch: Watch) -> str:
@@ -201,11 +205,11 @@ def _deep(asked: _Asked, starts: list[Network], found: _Found, watch: Watch) -> 
             "for --depth 2."
         )
     found.forecasts = [each for each in known if each is not None]
-    for seed, start in enumerate(starts if asked.simulate else ()):
-        progress = _progress(watch, seed, asked.seeds)
-        check, measured = deep_check(start, found.draws[seed], asked.loss, known[seed], seed, progress)
+    for number, start in enumerate(starts if asked.simulate else ()):
+        progress, seed = _progress(watch, number, asked.seeds), asked.first_seed + number
+        check, measured = deep_check(start, found.draws[number], asked.loss, known[number], seed, progress)
         found.checks.append(check)
-        if known[seed] is None:
+        if known[number] is None:
             found.forecasts.append(measured)
     return (
         f"At depth {asked.depth} no loss drops before t ≈ {soonest(starts[0], draw.data, asked.loss):.3g}, to leading "
@@ -213,9 +217,9 @@ def _deep(asked: _Asked, starts: list[Network], found: _Found, watch: Watch) -> 
     )
 
 
-def _progress(watch: Watch, seed: int, count: int) -> Callable[[float], None]:
+def _progress(watch: Watch, number: int, count: int) -> Callable[[float], None]:
     def tell(share: float) -> None:
-        watch.tell(f"simulating start {seed + 1} of {count}", 0.5 + 0.5 * (seed + share) / count)
+        watch.tell(f"simulating start {number + 1} of {count}", 0.5 + 0.5 * (number + share) / count)
 
     tell(0.0)
     return tell

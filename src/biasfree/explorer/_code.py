@@ -1,4 +1,10 @@
-"""Python for a view: a short program that computes what is shown, digit for digit."""
+"""Python for a view: a program that computes what is shown, digit for digit.
+
+``code`` gives the run and the curves beside it. What comes after a run (theory, plateaus, diagnosis) brings its own
+lines with its answer, and the page the line of its time cursor; one after the other they are one program.
+"""
+
+from typing import Any
 
 from biasfree.explorer._view import GENERATORS, View
 
@@ -21,6 +27,28 @@ def code(view: View, file_name: str | None = None, target: str | None = None) ->
         if slope not in (view.slope, 1.0)
     )
     return "\n".join([*lines, "print(run)", ""])
+
+
+def plateaus_code() -> str:
+    """Where the run waits, and why."""
+    return "for plateau in bf.plateaus(run):\n    print(plateau)"
+
+
+def diagnose_code(view: View) -> str:
+    """The sentence on this data and network."""
+    asked = diagnose_arguments(view)
+    usual = diagnose_arguments(View())
+    kept = {name: value for name, value in asked.items() if name in ("loss", "seeds", "simulate") or value != usual[name]}
+    given = ", ".join(f"{name}={value!r}" for name, value in kept.items())
+    return f"print(bf.diagnose(data, {given}).headline)"
+
+
+def diagnose_arguments(view: View) -> dict[str, Any]:
+    """What ``diagnose`` is called with: the start that is shown; by theory where that speaks."""
+    return {
+        "loss": view.loss, "slope": view.slope, "width": view.width, "depth": view.depth, "init_scale": view.scale,
+        "seeds": 1, "first_seed": view.seed, "simulate": view.depth > 2,
+    }  # fmt: skip
 
 
 def _data(view: View, file_name: str | None, target: str | None) -> str:

@@ -37,7 +37,7 @@ GALLERY = (
     ),
     Prepared(
         "six-points",
-        "Six points: the plateau, and after",
+        "Six points: plateau and after",
         "One of six symmetric points is moved up by 0.15. The network rests at the linear solution, and leaves it at "
         "last. Scrub past t ≈ 560.",
         {"data": "six-points", "offset": 0.15, "until": 1000.0},
@@ -60,7 +60,7 @@ GALLERY = (
     ),
     Prepared(
         "augmented-xor",
-        "The augmentation that spoils XOR",
+        "Augmentation that spoils XOR",
         "Add (−x, −y) for every sample and Condition 3 holds: now nothing beyond a linear map can be learned. Untick "
         "“mirror” to see XOR learned again.",
         {"data": "xor", "mirrored": True, "width": 60, "scale": 1e-6, "until": 80.0},
@@ -80,7 +80,7 @@ GALLERY = (
     ),
     Prepared(
         "depth-separation",
-        "Three layers learn what two cannot",
+        "Three layers learn more",
         "An odd, nonlinear target. Three layers rest at the linear solution and leave it; two layers stay there for "
         "ever. Set depth to 2 to see.",
         {

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biasfree import files
+from biasfree import datasets, files
 from biasfree.datasets import Dataset
-from biasfree.explorer._code import code
+from biasfree.explorer._code import code, diagnose_arguments, diagnose_code, plateaus_code
 from biasfree.explorer._packing import packed
 from biasfree.explorer._picture import MOST_EVENTS, picture
 from biasfree.explorer._predictions import leaving, predictions
 from biasfree.explorer._shading import shaded
-from biasfree.explorer._view import View
+from biasfree.explorer._view import LARGEST, View
 
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
@@ -40,17 +40,20 @@ class Bench:
         self._file, self._file_name, self._target = file, file_name, target
         self._runs: OrderedDict[View, Trajectory] = OrderedDict()
 
-    def do(self, kind: str, asked: Any, tell: Tell) -> bytes:
+    def do(self, kind: str, asked: Any, tell: Tell, content: bytes = b"") -> bytes:
         """Do a job.
 
         Args:
-            kind: a name of ``KINDS``.
-            asked: a view as JSON.
+            kind: a name of ``KINDS``, or "read" for a file that was dropped on the page.
+            asked: a view as JSON; of a file its name and target.
             tell: called with the share of the way that is done; may raise to end the job.
+            content: of the file.
 
         Raises:
-            ValueError: one sentence on what is wrong with the view.
+            ValueError: one sentence on what is wrong with the view, or with the file.
         """
+        if kind == "read":
+            return _read(content, asked["name"], asked["target"])
         return KINDS[kind](self, View.of(asked), tell)
 
     def _trained(self, view: View, tell: Tell) -> "Trajectory":
@@ -80,6 +83,7 @@ class Bench:
             {
                 "view": view.to_dict(),
                 "summary": summary,
+                "loss": view.loss,
                 "data": {"name": run.dataset.name, "told": str(run.dataset), "editable": _editable(view, plain)},
                 "scales": _scales(view, view.slope) | {"name": _name(view)},
                 "events": events,
@@ -93,8 +97,8 @@ class Bench:
     def beside(self, view: View, tell: Tell) -> bytes:
         """What is drawn beside the curve: linear twin, other slopes, theory's prediction."""
         run = self._trained(view, tell)
-        data, until = run.dataset, float(run.times[-1])
-        head: dict[str, Any] = {"view": view.to_dict(), "curves": [], "predictions": []}
+        data = run.dataset
+        head: dict[str, Any] = {"view": view.to_dict(), "curves": [], "predictions": [], "code": ""}
         arrays: dict[str, np.ndarray] = {}
         slopes = [] if view.slope == 1 else [1.0]
         for slope in [*slopes, *(s for s in view.slopes if s not in (view.slope, 1.0))]:
@@ -107,7 +111,7 @@ class Bench:
             arrays |= {f"{name}_times": other.times, f"{name}_losses": other.losses}
         tell(1.0)
         try:
-            foretold = predictions(view, data, run.template, until)
+            foretold = predictions(view, data, run.template, run.times)
         except (ValueError, ArithmeticError) as error:
             head["why_no_prediction"] = str(error)
         else:
@@ -115,6 +119,7 @@ class Bench:
             for prediction in foretold.curves:
                 name = f"prediction{len(head['predictions'])}"
                 head["predictions"].append({"name": prediction.name, "note": prediction.note, "key": name})
+                head["code"] += f"{prediction.code}\n"
                 arrays |= {f"{name}_times": prediction.times, f"{name}_losses": prediction.losses}
         return packed(head, arrays)
 
@@ -122,7 +127,12 @@ class Bench:
         """Where the loss waits, why, and until when by prediction; and the law of departure."""
         run = self._trained(view, tell)
         found, law = [interval._asdict() for interval in shaded(run)], leaving(view, run.dataset)
-        answer = {"plateaus": found, "departure": None if law is None else law._asdict()}
+        lines = [plateaus_code(), *([] if law is None else [law.code]), ""]
+        answer = {
+            "plateaus": found,
+            "departure": None if law is None else {"time": law.time, "told": law.told},
+            "code": "\n".join(lines),
+        }
         return json.dumps(files.plain(answer), allow_nan=False).encode()
 
     def diagnose(self, view: View, tell: Tell) -> bytes:
@@ -132,11 +142,13 @@ class Bench:
         data = view.dataset(self._file)
         if view.loss == "exponential":
             raise ValueError("diagnose speaks of square and logistic loss.")
-        found = diagnose(
-            data, view.loss, view.slope, view.width, view.depth, view.scale, seeds=1, simulate=view.depth > 2,
-            progress=lambda what, share: tell(share),
-        )  # fmt: skip
-        answer = {"headline": found.headline, "verdict": found.verdict, "diagnosis": found.to_dict()}
+        found = diagnose(data, **diagnose_arguments(view), progress=lambda what, share: tell(share))
+        answer = {
+            "headline": found.headline,
+            "verdict": found.verdict,
+            "diagnosis": found.to_dict(),
+            "code": f"{diagnose_code(view)}\n",
+        }
         return json.dumps(files.plain(answer), allow_nan=False).encode()
 
     def netcdf(self, view: View, tell: Tell) -> bytes:
@@ -165,6 +177,19 @@ KINDS: dict[str, Callable[[Bench, View, Tell], bytes]] = {
     "netcdf": Bench.netcdf,
     "csv": Bench.csv,
 }
+
+
+def _read(content: bytes, name: str, target: str | None) -> bytes:
+    """A dropped file as points, by the reader that ``diagnose`` uses; nothing of it is written."""
+    found = datasets.read(content, name, target)
+    if found.outputs != 1:
+        raise ValueError(f"the explorer shows networks of one output, but {name} has {found.outputs}.")
+    for size, what in ((found.samples, "samples"), (found.dim, "input dimensions")):
+        limit = LARGEST["samples" if what == "samples" else "dim"]
+        if size > limit:
+            raise ValueError(f"at most {int(limit):,} {what} can be shown here, got {size:,}.")
+    shown = {"name": found.name[:60], "inputs": found.inputs.tolist(), "targets": found.targets.tolist()}
+    return json.dumps(shown, allow_nan=False).encode()
 
 
 def _scales(view: View, slope: float) -> dict[str, float | None]:

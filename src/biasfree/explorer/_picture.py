@@ -24,7 +24,7 @@ ANGLES, GRID = 144, 33
 MOST_NEURONS, MOST_SAMPLES, MOST_FRAMES, MOST_EVENTS = 300, 120, 200, 4000
 _BUDGET = 760_000  # bytes of all frames, so that a whole answer stays below a megabyte
 _WORK = 7_200_000  # frames × neurons × inputs whose outputs are computed one by one: no longer than a run
-_ROOM = 1.25  # half width of the plane, in units of the farthest sample
+_ROOM = 1.4  # half width of the plane, in units of the farthest sample
 _UNITS = 32000  # of int16
 _LOOKED_AT = 2_000_000  # numbers held at a time
 

@@ -16,7 +16,6 @@ from biasfree.datasets import Dataset
 from biasfree.explorer._view import View
 from biasfree.networks import Network
 
-_POINTS = 300
 _WHITE = 1e-9  # distance of Σ from the identity that is rounding
 _APART = 0.05  # groups that overlap by more are not predicted as if they did not
 _LINES = 60  # samples beyond which the early phase is too long for a page that waits
@@ -31,12 +30,14 @@ class Prediction(NamedTuple):
         name: by what it is predicted.
         times, losses: the curve.
         note: what it rests on, in a sentence.
+        code: the lines of Python that compute ``losses``, after those that compute the run.
     """
 
     name: str
     times: np.ndarray
     losses: np.ndarray
     note: str
+    code: str
 
 
 class Foretold(NamedTuple):
@@ -46,23 +47,24 @@ class Foretold(NamedTuple):
     why_none: str
 
 
-def predictions(view: View, data: Dataset, start: Network, until: float) -> Foretold:
-    """Everything that theory predicts of the loss curve from 0 to ``until``."""
+def predictions(view: View, data: Dataset, start: Network, times: np.ndarray) -> Foretold:
+    """Everything that theory predicts of the loss curve, at the times that the run saved."""
     if view.loss == "exponential":
         return Foretold([], "The papers' time courses are of square and logistic loss.")
     if not np.any(data.correlation):
         return Foretold([], "Inputs and target are uncorrelated (β = 0): no time course is known from there.")
     holds = start.is_linear or theory.symmetry(data).holds
     if view.depth == 2:
-        return _two_layers(view, data, start, until, holds)
-    return _deep(view, data, start, until, holds)
+        return _two_layers(view, data, start, times, holds)
+    return _deep(view, data, start, float(times[-1]), holds)
 
 
 class Leaving(NamedTuple):
-    """When the linear solution is left by the law of departure, and the sentence on it."""
+    """When the linear solution is left by the law of departure, the sentence on it, and its Python."""
 
     time: float
     told: str
+    code: str
 
 
 def leaving(view: View, data: Dataset) -> Leaving | None:
@@ -78,12 +80,16 @@ def leaving(view: View, data: Dataset) -> Leaving | None:
     if not (np.isfinite(law.time) and law.settled and law.linear_loss - law.level < _NEARLY * law.linear_loss):
         return None
     never = f", or never, with probability {law.stays(view.width):.2g} at this width"
-    return Leaving(law.time, f"Law of departure: the linear solution is left at t ≈ {law.time:.4g}{never}.")
+    told = f"Law of departure: the linear solution is left at t ≈ {law.time:.4g}{never}."
+    decay = f"weight_decay={view.weight_decay!r}, " if view.weight_decay else ""
+    code = (
+        f"law = bf.theory.departure(data, {view.slope!r}, {view.loss!r}, {view.scale!r}, {decay}width={view.width}, "
+        f"seed={view.seed})\nprint(law.time)"
+    )
+    return Leaving(law.time, told, code)
 
 
-def _two_layers(view: View, data: Dataset, start: Network, until: float, holds: bool) -> Foretold:
-    # Evenly spaced, and by ratios as well: a drop is short beside the whole run.
-    times = np.union1d(np.linspace(0, until, _POINTS), np.geomspace(1e-3 * until, until, _POINTS))
+def _two_layers(view: View, data: Dataset, start: Network, times: np.ndarray, holds: bool) -> Foretold:
     if holds:
         return Foretold([_equivalent(view, data, start, times)], "")
     if view.weight_decay:
@@ -97,25 +103,35 @@ def _two_layers(view: View, data: Dataset, start: Network, until: float, holds: 
             f"Groups of neurons overlap by {stairs.coupling:.2g}: they do not act as independent linear networks, and "
             "their staircase is not drawn.",
         )
-    return Foretold([Prediction("several linear networks", times, stairs.losses(times), f"{stairs}.")], "")
+    code = (
+        f"stairs = bf.theory.several_linear_networks(start, data, {view.loss!r})\npredicted = stairs.losses(run.times)"
+    )
+    return Foretold([Prediction("several linear networks", times, stairs.losses(times), f"{stairs}.", code)], "")
 
 
 def _equivalent(view: View, data: Dataset, start: Network, times: np.ndarray) -> Prediction:
     aligned = theory.aligned_start(start, data, view.loss)
     slope = 1.0 if start.is_linear else start.slope
     small = f"From the aligned start of norm {aligned.norm:.3g} that this one is equivalent to while it is small."
+    then = f"aligned.direction, aligned.norm, {slope!r}"
+    decay = f", {view.weight_decay!r}" if view.weight_decay else ""
     if view.loss == "logistic":
         course = theory.reduced_flow_logistic(times, data, aligned.direction, aligned.norm, slope, view.weight_decay)
-        name = "reduced flow (Eq. 34, logistic)"
+        name, called = "reduced flow (Eq. 34, logistic)", f"reduced_flow_logistic(run.times, data, {then}{decay})"
     elif not view.weight_decay and np.abs(data.covariance - np.eye(data.dim)).max() < _WHITE:
         course = theory.closed_form(times, data.correlation, aligned.direction, aligned.norm, slope)
-        name = "closed form (Eq. 38)"
+        name, called = "closed form (Eq. 38)", f"closed_form(run.times, data.correlation, {then})"
     else:
         course = theory.reduced_flow(
             times, data.covariance, data.correlation, aligned.direction, aligned.norm, slope, view.weight_decay
         )
         name = "reduced flow (Eq. 34)"
-    return Prediction(name, times, np.asarray(theory.linear_loss(course, data, view.loss)), small)
+        called = f"reduced_flow(run.times, data.covariance, data.correlation, {then}{decay})"
+    code = (
+        f"aligned = bf.theory.aligned_start(start, data, {view.loss!r})\n"
+        f"course = bf.theory.{called}\npredicted = bf.theory.linear_loss(course, data, {view.loss!r})"
+    )
+    return Prediction(name, times, np.asarray(theory.linear_loss(course, data, view.loss)), small, code)
 
 
 def _deep(view: View, data: Dataset, start: Network, until: float, holds: bool) -> Foretold:
@@ -133,4 +149,9 @@ def _deep(view: View, data: Dataset, start: Network, until: float, holds: bool) 
     levels = stairs.levels[: len(steps) + 1]
     note = f"{stairs}; times from a random start are good to a few per cent."
     curve = np.repeat([0.0, *steps, until], 2)[1:-1], np.repeat(levels, 2)
-    return Foretold([Prediction("two sign paths (Appendix F)", *curve, note)], "")
+    code = (
+        'paths = bf.theory.sign_paths(start, data.correlation, middle="overlap")\n'
+        "stairs = bf.theory.deep_staircase(paths, data.covariance, data.correlation, (data.targets**2).mean())\n"
+        "print(stairs.times, stairs.levels)"
+    )
+    return Foretold([Prediction("two sign paths (Appendix F)", *curve, note, code)], "")

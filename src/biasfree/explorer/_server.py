@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -16,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from biasfree import __version__, checks, datasets
+from biasfree import __version__, checks
 from biasfree.explorer import _gallery, _offline, _view
 from biasfree.explorer._guard import Application, Guard
-from biasfree.explorer._workers import Pool, Refused
+from biasfree.explorer._workers import Job, Pool, Refused
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 _LONGER = 4  # times as long for what is not waited for
@@ -43,7 +44,7 @@ def application(
         grace: seconds that a worker has to end a job that is not wanted.
     """
     slow = Pool(1, _LONGER * seconds, file, grace=grace, limits={"plateaus": seconds / 2})
-    server = _Server(Pool(workers, seconds, file, grace=grace), slow, file)
+    server = _Server(Pool(workers, seconds, file, grace=grace, limits={"read": seconds / 2}), slow, file)
     app = Starlette(
         routes=[
             Route("/", server.page),
@@ -78,6 +79,7 @@ class _Server:
         self._pools = {"run": quick, "beside": quick}
         self._pools |= dict.fromkeys(("plateaus", "diagnose", "netcdf", "csv"), slow)
         self._quick, self._slow, self._file = quick, slow, tuple(file)
+        self._uploads = itertools.count(1)
         found = re.search(r'<script type="importmap">(.*?)</script>', _offline.part("index.html"), re.DOTALL)
         assert found is not None
         digest = hashlib.sha256(found.group(1).encode()).digest()
@@ -140,18 +142,10 @@ class _Server:
         name, target = request.query_params.get("name", ""), request.query_params.get("target") or None
         if not 0 < len(name) <= 200:
             raise ValueError("the file needs a name of 1 to 200 characters.")
-        content = await request.body()
-        found = await asyncio.to_thread(datasets.read, content, name, target)
-        if found.outputs != 1:
-            raise ValueError(f"the explorer shows networks of one output, but {name} has {found.outputs}.")
-        for size, limit, what in (
-            (found.samples, _view.LARGEST["samples"], "samples"),
-            (found.dim, _view.LARGEST["dim"], "input dimensions"),
-        ):
-            if size > limit:
-                raise ValueError(f"at most {int(limit):,} {what} can be shown here, got {size:,}.")
-        shown = {"name": found.name[:60], "inputs": found.inputs.tolist(), "targets": found.targets.tolist()}
-        return JSONResponse(shown)
+        page = _page(request.query_params.get("page", f"upload-{next(self._uploads)}"))
+        # In a worker, like everything that may take long: a file may be made to be slow to read.
+        job = self._quick.submit(page, "read", {"name": name, "target": target}, await request.body())
+        return Response(await self._wait(request, self._quick, job), media_type="application/json")
 
     # Jobs
 
@@ -181,10 +175,13 @@ class _Server:
         return Response(text, media_type="text/html; charset=utf-8", headers=named)
 
     async def _answer(self, request: Request, kind: str, page: str, view: Any) -> bytes:
-        """Have a job done; a page that goes away takes its job with it."""
+        """Have a job done."""
         _view.View.of(view)  # what is wrong by itself need not wait for a worker
         pool = self._pools[kind]
-        job = pool.submit(page, kind, view)
+        return await self._wait(request, pool, pool.submit(page, kind, view))
+
+    async def _wait(self, request: Request, pool: Pool, job: Job) -> bytes:
+        """Wait for a job; a page that goes away takes its job with it."""
         while not job.answer.done():
             await asyncio.wait([job.answer], timeout=_LOOK_AGAIN)
             if not job.answer.done() and await request.is_disconnected():

@@ -1,8 +1,9 @@
 """A worker: a process of its own that does one job after the other, so that it can be killed.
 
 Messages in both directions are two lengths (head 4 bytes, body 8), a JSON head and a body. The server sends
-``{"job", "kind", "view"}`` and ``{"cancel": job}``; the worker sends ``{"ready": true}`` once, ``{"job", "share"}`` on
-the way, and ``{"job", "ok"}`` with the answer, or a sentence, as the body. When the server is gone, the worker ends.
+``{"job", "kind", "view"}``, with a dropped file as the body, and ``{"cancel": job}``; the worker sends
+``{"ready": true}`` once, ``{"job", "share"}`` on the way, and ``{"job", "ok"}`` with the answer, or a sentence, as the
+body. When the server is gone, the worker ends.
 """
 
 import json
@@ -43,18 +44,18 @@ class _Desk:
     """What the thread that listens and the thread that works share."""
 
     def __init__(self, source: BinaryIO) -> None:
-        self.jobs: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.jobs: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue()
         self.cancelled: set[int] = set()
         self._source = source
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         while (message := read(self._source)) is not None:
-            head, _ = message
+            head, body = message
             if "cancel" in head:
                 self.cancelled.add(head["cancel"])
             else:
-                self.jobs.put(head)
+                self.jobs.put((head, body))
         os._exit(0)
 
 
@@ -69,10 +70,10 @@ def main() -> None:
     _warm_up(bench)
     write(out, {"ready": True})
     while True:
-        job = desk.jobs.get()
+        job, body = desk.jobs.get()
         number = job["job"]
         try:
-            answer, ok = bench.do(job["kind"], job["view"], _teller(desk, out, number, seconds)), True
+            answer, ok = bench.do(job["kind"], job["view"], _teller(desk, out, number, seconds), body), True
         except Cancelled:
             answer, ok = b"cancelled", False
         except ValueError as error:

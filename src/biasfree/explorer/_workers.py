@@ -42,6 +42,7 @@ class Job:
     kind: str
     view: Any
     answer: asyncio.Future[bytes]
+    content: bytes = b""
     began: float | None = None
     share: float = 0.0
     worker: "Worker | None" = None
@@ -96,7 +97,7 @@ class Pool:
         *,
         grace: float = 3.0,
         limits: Mapping[str, float] | None = None,
-        most_memory: int = 1_500_000_000,
+        most_memory: int = 800_000_000,
     ) -> None:
         """Nothing starts yet.
 
@@ -151,7 +152,7 @@ class Pool:
 
     # Jobs
 
-    def submit(self, page: str, kind: str, view: Any) -> Job:
+    def submit(self, page: str, kind: str, view: Any, content: bytes = b"") -> Job:
         """Take a job; an older one of the same page and kind is dropped.
 
         Raises:
@@ -162,7 +163,7 @@ class Pool:
             self.drop(older, "a newer request of this page took its place.")
         if len(self._waiting) >= MOST_WAITING:
             raise Refused(429, f"{MOST_WAITING} requests wait already. Try again in a moment.")
-        job = Job(next(self._numbers), page, kind, view, asyncio.get_running_loop().create_future())
+        job = Job(next(self._numbers), page, kind, view, asyncio.get_running_loop().create_future(), content)
         self._current[page, kind] = job
         self._waiting.append(job)
         self._assign()
@@ -209,15 +210,15 @@ class Pool:
             self._waiting.remove(job)
             worker.job, worker.last_view = job, view
             job.worker, job.began = worker, time.monotonic()
-            self._tell(worker, {"job": job.number, "kind": job.kind, "view": job.view})
+            self._tell(worker, {"job": job.number, "kind": job.kind, "view": job.view}, job.content)
             # Most jobs keep the time themselves, and have some more to put an answer together.
             self._kill_later(job, self._limits.get(job.kind, self._seconds + 20))
 
-    def _tell(self, worker: Worker, head: dict[str, Any]) -> None:
+    def _tell(self, worker: Worker, head: dict[str, Any], content: bytes = b"") -> None:
         text = json.dumps(head).encode()
         assert worker.process.stdin is not None
         with contextlib.suppress(OSError):
-            worker.process.stdin.write(_HEAD.pack(len(text), 0) + text)
+            worker.process.stdin.write(_HEAD.pack(len(text), len(content)) + text + content)
 
     def _kill_unless_done(self, job: Job) -> None:
         worker = job.worker

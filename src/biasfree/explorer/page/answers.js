@@ -72,7 +72,7 @@ export class Answers {
   }
 
   async upload(file, target) {
-    const asked = new URLSearchParams({ name: file.name, ...(target ? { target } : {}) });
+    const asked = new URLSearchParams({ page: this.page, name: file.name, ...(target ? { target } : {}) });
     return (await this.fetched(`api/data?${asked}`, { method: "POST", body: await file.arrayBuffer() })).json();
   }
 

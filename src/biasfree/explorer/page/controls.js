@@ -34,7 +34,7 @@ const ROWS = [
   { group: "Data", kind: "select", field: "data", label: "data set", wide: true },
   // Before what only some sets have: nothing may move under a point that is being dragged.
   { group: "Data", kind: "points" },
-  { group: "Data", kind: "slider", field: "offset", label: "offset of the sixth point", slider: even(0, 1, 0.01), fallback: 0.15, takes: true },
+  { group: "Data", kind: "slider", field: "offset", label: "sixth point’s offset", slider: even(0, 1, 0.01), fallback: 0.15, takes: true },
   { group: "Data", kind: "slider", field: "dim", label: "dimensions", slider: stops([2, 3, 4, 5, 7, 10, 15, 20, 30, 50]), fallback: { separable: 2, other: 20 }, takes: true },
   { group: "Data", kind: "slider", field: "pairs", label: "pairs ±x", slider: stops([5, 10, 15, 20, 30, 50, 70, 100, 200, 500, 1000]), fallback: { "depth-separation": 100, other: 1000 }, takes: true },
   { group: "Data", kind: "seed", field: "data_seed", label: "seed of the data", takes: true },

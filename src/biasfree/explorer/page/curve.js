@@ -1,31 +1,90 @@
 // The loss curve by Plotly, and the time cursor on a canvas above it.
 
 import { colours } from "explorer/colours.js";
-import { digits } from "explorer/numbers.js";
+import { brief, digits, escaped } from "explorer/numbers.js";
 
 const MARGIN = { l: 58, r: 14, t: 8, b: 40 };
+const UNIT = " (one unit: 1/η steps of descent at rate η)";
 const TITLES = { linear: "flow time t", log: "flow time t", ratio: "t / ln(1/γ)", rescaled: "rescaled time (1+α)t/2" };
+const CLOSEST = 1e-4; // of the whole axis: no zoom goes further
 const DASHES = ["dot", "dashdot", "longdash"];
 
 export class Curve {
-  constructor(scrubbed) {
+  // `scrubbed` is told a place on the axis, from 0 to 1; `zoomed` a part of it, or null for all.
+  constructor(scrubbed, zoomed) {
     this.plot = document.getElementById("plot");
     this.canvas = document.getElementById("cursor");
-    this.scrubbed = scrubbed;
-    this.run = this.beside = null;
-    this.ready = Promise.resolve();
-    const follow = (event) => {
-      if (!this.run || !this.plot._fullLayout) return;
-      const axis = this.plot._fullLayout.xaxis;
-      const place = event.clientX - this.canvas.getBoundingClientRect().left - axis._offset;
-      scrubbed(Math.min(1, Math.max(0, place / axis._length)));
-    };
-    this.canvas.addEventListener("pointerdown", (event) => {
-      this.canvas.setPointerCapture(event.pointerId);
-      follow(event);
-    });
-    this.canvas.addEventListener("pointermove", (event) => event.buttons && follow(event));
+    this.hover = document.getElementById("hover");
+    Object.assign(this, { scrubbed, zoomed });
+    this.run = this.beside = this.pointed = this.chosen = null;
+    this.listen();
     new ResizeObserver(() => this.run && this.draw()).observe(this.plot);
+  }
+
+  listen() {
+    const { canvas } = this;
+    canvas.addEventListener("pointerdown", (event) => {
+      if (!this.drawn()) return;
+      canvas.setPointerCapture(event.pointerId);
+      this.point(null);
+      if (event.shiftKey) this.chosen = [this.under(event), this.under(event)];
+      else this.scrubbed(this.under(event));
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!this.drawn()) return;
+      if (!event.buttons) return this.point(event);
+      if (!this.chosen) return this.scrubbed(this.under(event));
+      this.chosen[1] = this.under(event);
+      this.cursor(this.at);
+    });
+    canvas.addEventListener("pointerup", () => {
+      if (!this.chosen) return;
+      const [from, to] = [...this.chosen].sort((a, b) => a - b), [low, high] = this.range();
+      this.chosen = null;
+      if (to - from > 0.01) this.zoomed(this.within(low + from * (high - low), low + to * (high - low)));
+      else this.cursor(this.at);
+    });
+    canvas.addEventListener("pointerleave", () => this.point(null));
+    canvas.addEventListener("dblclick", () => this.zoomed(null));
+    // A plain wheel scrolls the page, as everywhere.
+    canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey || !this.drawn()) return;
+      event.preventDefault();
+      this.zoom(2 ** (Math.sign(event.deltaY) / 2), this.under(event));
+    }, { passive: false });
+  }
+
+  drawn() {
+    return this.run && this.plot._fullLayout;
+  }
+
+  // The place on the axis that the pointer is over, from 0 to 1.
+  under(event) {
+    const axis = this.plot._fullLayout.xaxis;
+    const place = event.clientX - this.canvas.getBoundingClientRect().left - axis._offset;
+    return Math.min(1, Math.max(0, place / axis._length));
+  }
+
+  // Show more of the axis, or less, around a place on it.
+  zoom(factor, around = Math.min(1, Math.max(0, this.place(this.at)))) {
+    const [low, high] = this.range(), middle = low + around * (high - low);
+    this.zoomed(this.within(middle - around * factor * (high - low), middle + (1 - around) * factor * (high - low)));
+  }
+
+  // A part of the axis, not beyond its ends and not too small; null for all of it.
+  within(low, high) {
+    const [first, last] = this.whole(), least = CLOSEST * (last - first);
+    if (high - low >= last - first) return null;
+    const size = Math.max(high - low, least), begin = Math.min(Math.max(low, first), last - size);
+    return [begin, begin + size];
+  }
+
+  // Where a zoomed axis must move to show a saved time; null if that is seen already.
+  following(index) {
+    const at = this.place(index);
+    if (!this.shown.zoom || (at >= 0 && at <= 1)) return null;
+    const [low, high] = this.range(), move = (at < 0 ? at - 0.1 : at - 0.9) * (high - low);
+    return this.within(low + move, high + move);
   }
 
   // A time on the chosen axis. The factors are the server's.
@@ -83,6 +142,11 @@ export class Curve {
   }
 
   range() {
+    const [first, last] = this.whole(), { zoom } = this.shown;
+    return zoom && zoom[0] < last && zoom[1] > first ? [Math.max(zoom[0], first), Math.min(zoom[1], last)] : [first, last];
+  }
+
+  whole() {
     const { run, shown } = this;
     const { times } = run.arrays;
     const last = this.on(shown.axis, times.at(-1), run.head.scales);
@@ -92,7 +156,26 @@ export class Curve {
     return [Math.log10(Math.max(first, last * 1e-5)), Math.log10(last)];
   }
 
-  layout() {
+  // Of the loss, for a linear axis: from zero, or what is seen of the curves where the axis of time is zoomed.
+  height(traces) {
+    const { run, shown } = this, [first, last] = this.range(), whole = this.whole();
+    const most = run.arrays.losses.reduce((a, b) => Math.max(a, b), 0);
+    if (first === whole[0] && last === whole[1]) return [0, 1.13 * most]; // room above for the names of plateaus
+    let low = Infinity, high = -Infinity;
+    for (const { x, y, mode } of traces) {
+      if (mode !== "lines") continue;
+      x.forEach((value, i) => {
+        const at = shown.axis === "log" ? Math.log10(value) : value;
+        if (at < first || at > last) return;
+        low = Math.min(low, y[i]);
+        high = Math.max(high, y[i]);
+      });
+    }
+    if (!(low < high)) return [0, 1.13 * most];
+    return [low - 0.06 * (high - low), high + 0.16 * (high - low)];
+  }
+
+  layout(traces) {
     const { run, shown } = this;
     const c = colours();
     const lossLog = shown.lossAxis === "log";
@@ -124,11 +207,10 @@ export class Curve {
       width: this.plot.clientWidth, height: this.plot.clientHeight, margin: MARGIN, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
       font: { family: "system-ui, 'Segoe UI', Roboto, sans-serif", size: 12.5, color: c.ink },
       legend: { orientation: "h", x: 0, y: 1.005, yanchor: "bottom", font: { size: 12 }, bgcolor: "rgba(0,0,0,0)" },
-      xaxis: { ...axis, type: shown.axis === "log" ? "log" : "linear", range: this.range(), title: { text: TITLES[shown.axis], standoff: 6 } },
+      xaxis: { ...axis, type: shown.axis === "log" ? "log" : "linear", range: this.range(), title: { text: TITLES[shown.axis] + (this.plot.clientWidth > 480 && ["linear", "log"].includes(shown.axis) ? UNIT : ""), standoff: 6 } },
       yaxis: {
-        ...axis, type: lossLog ? "log" : "linear", title: { text: "loss", standoff: 6 }, exponentformat: "power",
-        // Room above for the names of plateaus.
-        ...(lossLog ? { autorange: true } : { autorange: false, range: [0, 1.13 * run.arrays.losses.reduce((a, b) => Math.max(a, b), 0)] }),
+        ...axis, type: lossLog ? "log" : "linear", title: { text: `${run.head.loss} loss`, standoff: 6 }, exponentformat: "power",
+        ...(lossLog ? { autorange: true } : { autorange: false, range: this.height(traces) }),
       },
       yaxis2: { overlaying: "y", range: [0, 1], visible: false, fixedrange: true },
       shapes, annotations, hovermode: false, dragmode: false, uirevision: "one",
@@ -136,7 +218,8 @@ export class Curve {
   }
 
   async draw() {
-    await Plotly.react(this.plot, this.traces(), this.layout(), { displayModeBar: false, responsive: false, staticPlot: true });
+    const traces = this.traces();
+    await Plotly.react(this.plot, traces, this.layout(traces), { displayModeBar: false, responsive: false, staticPlot: true });
     this.legend();
     this.plot.setAttribute("aria-label", this.told());
     this.cursor(this.at ?? 0);
@@ -164,14 +247,45 @@ export class Curve {
     return `Loss from ${digits(losses[0], 4)} at t = 0 to ${digits(losses.at(-1), 4)} at t = ${digits(times.at(-1), 4)}`;
   }
 
-  // Where a saved time is on the axis, from 0 to 1.
+  // Where a saved time is on the axis: from 0 to 1, and beyond where that is zoomed.
   place(index) {
-    const axis = this.plot._fullLayout?.xaxis;
-    if (!axis) return 0;
     const value = this.on(this.shown.axis, this.run.arrays.times[index], this.run.head.scales);
     const [low, high] = this.range();
     const at = this.shown.axis === "log" ? Math.log10(Math.max(value, 1e-300)) : value;
-    return Math.min(1, Math.max(0, (at - low) / (high - low || 1)));
+    const place = (at - low) / (high - low || 1);
+    return this.shown.zoom ? place : Math.min(1, Math.max(0, place));
+  }
+
+  // The curves' values at the saved times nearest to the pointer. Nothing is interpolated.
+  point(event) {
+    this.pointed = event && { share: this.under(event), curves: [] };
+    this.hover.hidden = !event;
+    if (event) {
+      const [low, high] = this.range(), at = low + this.pointed.share * (high - low), log = this.shown.axis === "log";
+      const lines = this.plot.data.filter(({ mode, x }) => mode === "lines" && x.length);
+      this.pointed.curves = lines.map(({ x, y, name, line }) => {
+        const i = nearest(x, log ? 10 ** at : at);
+        return { x: x[i], y: y[i], name, colour: line.color };
+      });
+      this.describe(event);
+    }
+    this.cursor(this.at);
+  }
+
+  describe(event) {
+    const unit = { ratio: "t/ln(1/γ)", rescaled: "(1+α)t/2" }[this.shown.axis] ?? "t";
+    const rows = this.pointed.curves.map(({ x, y, name, colour }) =>
+      `<tr><td><i style="background:${colour}"></i>${escaped(name)}</td><td><b>${digits(y)}</b></td><td>${unit} = ${brief(x)}</td></tr>`);
+    const time = this.pointed.curves.find(({ name }) => name === this.run.head.scales.name)?.x;
+    const on = (t) => this.on(this.shown.axis, t, this.run.head.scales);
+    const at = (this.plateaus ?? []).findIndex(({ begin, end }) => on(begin) <= time && time <= on(end));
+    const wait = at < 0 ? "" : `<p>Plateau ${at + 1}: ${escaped(this.plateaus[at].name)}</p>`;
+    this.hover.innerHTML = `<table>${rows.join("")}</table>${wait}`;
+    const box = this.canvas.getBoundingClientRect(), x = event.clientX - box.left, right = x > box.width / 2;
+    this.hover.style.left = right ? "auto" : `${x + 16}px`;
+    this.hover.style.right = right ? `${box.width - x + 16}px` : "auto";
+    this.hover.style.top = event.clientY - box.top > box.height / 2 ? "26px" : "auto";
+    this.hover.style.bottom = event.clientY - box.top > box.height / 2 ? "auto" : "52px";
   }
 
   cursor(index) {
@@ -185,11 +299,13 @@ export class Curve {
     const context = canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
-    const { xaxis, yaxis } = full;
-    const x = xaxis._offset + this.place(index) * xaxis._length;
-    const loss = this.run.arrays.losses[index];
-    const y = yaxis._offset + yaxis.l2p(this.shown.lossAxis === "log" ? Math.log10(loss) : loss);
-    const c = colours();
+    const { xaxis, yaxis } = full, c = colours();
+    const high = (loss) => yaxis._offset + yaxis.l2p(this.shown.lossAxis === "log" ? Math.log10(loss) : loss);
+    this.drawChosen(context, xaxis, yaxis, c);
+    this.drawPointed(context, xaxis, yaxis, high, c);
+    const place = this.place(index);
+    if (place < 0 || place > 1) return;
+    const x = xaxis._offset + place * xaxis._length, y = high(this.run.arrays.losses[index]);
     context.strokeStyle = c.ink;
     context.globalAlpha = 0.55;
     context.setLineDash([4, 3]);
@@ -208,4 +324,39 @@ export class Curve {
     context.strokeStyle = c.card;
     context.stroke();
   }
+
+  // The part that a drag with Shift has chosen so far.
+  drawChosen(context, xaxis, yaxis, c) {
+    if (!this.chosen) return;
+    const [from, to] = this.chosen;
+    context.fillStyle = c.accent;
+    context.globalAlpha = 0.18;
+    context.fillRect(xaxis._offset + from * xaxis._length, yaxis._offset, (to - from) * xaxis._length, yaxis._length);
+    context.globalAlpha = 1;
+  }
+
+  drawPointed(context, xaxis, yaxis, high, c) {
+    for (const { x, y, colour } of this.pointed?.curves ?? []) {
+      const left = xaxis._offset + xaxis.l2p(this.shown.axis === "log" ? Math.log10(x) : x), top = high(y);
+      if (!Number.isFinite(left + top) || left < xaxis._offset || left > xaxis._offset + xaxis._length) continue;
+      context.beginPath();
+      context.arc(left, top, 4, 0, 2 * Math.PI);
+      context.fillStyle = c.card;
+      context.fill();
+      context.lineWidth = 2;
+      context.strokeStyle = colour;
+      context.stroke();
+    }
+  }
+}
+
+// Of increasing numbers, the place of the one nearest to a value.
+function nearest(numbers, value) {
+  let low = 0, high = numbers.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (numbers[middle] < value) low = middle;
+    else high = middle;
+  }
+  return value - numbers[low] < numbers[high] - value ? low : high;
 }

@@ -24,7 +24,7 @@ class Page {
     this.frame = 0;
     this.wanted = null; // share of the way, of a prepared view
     this.atEnd = false;
-    this.curve = new Curve((share) => this.player.to(share));
+    this.curve = new Curve((share) => this.player.to(share), (part) => this.state.set({ zoom: part }, "shown"));
     this.panels = new Panels();
     this.player = new Player(this);
     this.points = new Points(
@@ -62,6 +62,7 @@ class Page {
     this.controls.update();
     for (const [id, field] of [["axis", "axis"], ["loss-axis", "lossAxis"], ["map-scale", "mapScale"], ["arrow-scale", "arrowScale"]]) $(id).value = this.state.shown[field];
     $("events").checked = this.state.shown.events;
+    for (const id of ["zoom-out", "zoom-all"]) $(id).disabled = !this.state.shown.zoom;
     for (const button of document.querySelectorAll("#gallery button")) button.setAttribute("aria-current", button.dataset.id === this.state.shown.gallery);
     const prepared = this.choices.gallery.find((each) => each.id === this.state.shown.gallery);
     $("caption").hidden = !prepared;
@@ -123,6 +124,7 @@ class Page {
   arrived(run, waited, view) {
     this.banner("");
     this.run = run;
+    this.code = { run: run.head.code };
     this.beside = this.plateaus = this.departure = null;
     this.waited = waited;
     const { times } = run.arrays;
@@ -155,12 +157,15 @@ class Page {
     if (view !== this.newest) return;
     this.answered("beside", view, (buffer) => {
       this.beside = unpack(buffer);
+      this.code.beside = this.beside.head.code;
       this.redraw();
       this.theoryTold();
     }, "theory");
     this.answered("diagnose", view, (buffer) => {
       const told = JSON.parse(new TextDecoder().decode(buffer));
       if (told.error) throw new Error(told.error);
+      this.code.diagnose = told.code;
+      this.codeTold();
       const [, verdict, rest] = told.headline.match(/^([^:]*): (.*)$/s) ?? [null, told.verdict, told.headline];
       $("diagnosis").innerHTML = `<span class="chip">${escaped(verdict)}</span>${escaped(rest)}.`;
     }, "diagnosis");
@@ -169,6 +174,7 @@ class Page {
       if (told.error) throw new Error(told.error);
       this.plateaus = told.plateaus;
       this.departure = told.departure;
+      this.code.plateaus = told.code;
       this.redraw();
       this.theoryTold();
     }, "plateau");
@@ -242,6 +248,7 @@ class Page {
     this.curve.cursor(index);
     this.panels.draw(this.frame);
     this.plateauTold();
+    this.codeTold();
     const time = $("time"), place = 1000 * this.curve.place(index);
     time.value = place;
     time.setAttribute("aria-valuetext", `t = ${brief(times[index])}, loss ${digits(losses[index], 4)}`);
@@ -258,10 +265,21 @@ class Page {
     if ($("plateau").textContent !== text) $("plateau").textContent = text;
   }
 
+  // One program: the run, the network at the cursor, and what came after.
+  codeTold() {
+    const { times } = this.run.arrays, index = this.index();
+    const now = `now = run.networks[${index}]  # at t = ${times[index]}, the time of the cursor\n`;
+    const { run, beside, plateaus, diagnose } = this.code;
+    const text = [run, now, beside, plateaus, diagnose].filter(Boolean).join("");
+    if ($("code").textContent !== text) $("code").textContent = text;
+  }
+
   go(frame) {
     if (!this.run) return;
     this.frame = Math.max(0, Math.min(this.run.arrays.frames.length - 1, frame));
     this.remember();
+    const part = this.curve.following(this.index());
+    if (part) return this.state.set({ zoom: part }, "shown"); // draws and writes
     this.draw();
     this.write();
   }
@@ -282,13 +300,13 @@ class Page {
   words() {
     const { head } = this.run, { summary } = head;
     $("told").textContent = `${summary.network} on ${head.data.told}`;
-    $("code").textContent = head.code;
     const gauges = [["balance drift", summary.balance_drift], ["energy gap", summary.energy_gap], ["admissibility", summary.admissibility]];
     $("gauges").innerHTML = gauges.map(([name, value]) => {
       const size = value === null ? 0 : Math.min(100, Math.max(2, 100 * (1 + Math.log10(Math.max(value, 1e-16)) / 16)));
       return `<dt>${name}</dt><dd class="meter" aria-hidden="true"><i style="width:${size}%"${value > 1e-2 ? ' class="poor"' : ""}></i></dd><dd>${value === null ? "does not apply" : brief(value)}</dd>`;
     }).join("");
-    $("status").textContent = `${summary.status}: ${summary.message} ${summary.accepted} steps, ${head.events.known ? `${head.events.all} events, ` : ""}${(1000 * summary.wall_time).toFixed(0)} ms to compute${this.offline ? "" : `, ${this.waited.toFixed(0)} ms from question to answer`}.`;
+    const sentence = summary.message.startsWith(summary.status) ? summary.message[0].toUpperCase() + summary.message.slice(1) : `${summary.status}: ${summary.message}`;
+    $("status").textContent = `${sentence} ${summary.accepted} steps, ${head.events.known ? `${head.events.all} events, ` : ""}${(1000 * summary.wall_time).toFixed(0)} ms to compute${this.offline ? "" : `, ${this.waited.toFixed(0)} ms from question to answer`}.`;
     $("axis").querySelector("[value=ratio]").disabled = head.scales.ratio === null;
   }
 
@@ -325,8 +343,12 @@ class Page {
 
   options() {
     for (const [id, field] of [["axis", "axis"], ["loss-axis", "lossAxis"], ["map-scale", "mapScale"], ["arrow-scale", "arrowScale"]]) {
-      $(id).addEventListener("change", () => this.state.set({ [field]: $(id).value }, "shown"));
+      // Another axis of time has another part to show.
+      $(id).addEventListener("change", () => this.state.set({ [field]: $(id).value, ...(field === "axis" ? { zoom: null } : {}) }, "shown"));
     }
+    $("zoom-in").addEventListener("click", () => this.run && this.curve.zoom(0.5));
+    $("zoom-out").addEventListener("click", () => this.run && this.curve.zoom(2));
+    $("zoom-all").addEventListener("click", () => this.state.set({ zoom: null }, "shown"));
     $("events").addEventListener("change", () => this.state.set({ events: $("events").checked }, "shown"));
     $("coarser").addEventListener("click", () => this.state.set({ width: Math.min(this.state.view.width, COARSE.width), rtol: COARSE.rtol }));
   }
@@ -337,7 +359,7 @@ class Page {
       await this.copy(`${location.origin}${location.pathname}#${this.state.address()}`, "Link copied.");
     });
     $("copy-link").hidden = Boolean(this.offline);
-    $("copy-code").addEventListener("click", () => this.copy(this.run?.head.code ?? "", "Code copied."));
+    $("copy-code").addEventListener("click", () => this.copy($("code").textContent, "Code copied."));
     $("theme").addEventListener("click", () => {
       const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
       keepTheme(theme);
@@ -398,7 +420,10 @@ class Page {
       ArrowLeft: () => this.go(this.frame - step), ArrowRight: () => this.go(this.frame + step),
       Home: () => this.go(0), End: () => this.go(Infinity),
     };
-    const others = { "?": () => $("keys").showModal(), d: () => !this.offline && this.controls.roll("seed") };
+    const others = {
+      "?": () => $("keys").showModal(), "+": () => this.run && this.curve.zoom(0.5), "-": () => this.run && this.curve.zoom(2),
+      0: () => this.state.set({ zoom: null }, "shown"), d: () => !this.offline && this.controls.roll("seed"),
+    };
     if (event.key === " " && !where.matches?.("button, summary, input[type=checkbox], input[type=radio]")) this.player.toggle();
     else if (keys[event.key] && !slider && !where.matches?.("input[type=radio]")) {
       this.player.pause();

@@ -128,30 +128,13 @@ export class Panels {
     context.imageSmoothingEnabled = true;
     context.drawImage(this.small, 0, 0, w, h);
     const px = (x) => (x / look.reachX + 1) / 2 * w, py = (y) => (1 - y / look.reachY) / 2 * h;
-    this.axes(context, w, h, c);
+    cross(context, w, h, c);
     this.boundary(context, values, look, px, py, w, h, c);
     this.points(context, px, py, c);
+    ticks(context, w, h, look.reachX, look.reachY, this.run.head.plane.names, c);
     const max = brief(limit);
     document.getElementById("map-legend").innerHTML =
       `f: −${max}<span class="bar" style="background:${bar()}"></span>${max}. Line: decision boundary.${this.planeTold ? ` ${this.planeTold[0].toUpperCase()}${this.planeTold.slice(1)}.` : ""}`;
-  }
-
-  axes(context, w, h, c) {
-    const { names } = this.run.head.plane;
-    context.strokeStyle = c.quiet;
-    context.globalAlpha = 0.35;
-    context.lineWidth = 1;
-    context.beginPath();
-    context.moveTo(0, h / 2); context.lineTo(w, h / 2);
-    context.moveTo(w / 2, 0); context.lineTo(w / 2, h);
-    context.stroke();
-    context.globalAlpha = 1;
-    const { reachX, reachY } = this.look;
-    written(context, names[0], w - 6, h / 2 - 6, c, "right");
-    written(context, names[1], w / 2 + 6, 14, c);
-    // How far the plane reaches.
-    written(context, brief(-reachX), 5, h / 2 - 6, c);
-    written(context, brief(-reachY), w / 2 + 6, h - 6, c);
   }
 
   boundary(context, values, look, px, py, w, h, c) {
@@ -206,7 +189,8 @@ export class Panels {
     context.fillRect(0, 0, w, h);
     context.lineWidth = 1;
     context.strokeStyle = c.line;
-    for (const part of [1 / 3, 2 / 3, 1]) {
+    const rings = this.rings();
+    for (const { part } of rings) {
       context.beginPath();
       context.arc(x0, y0, reach * part, 0, 2 * Math.PI);
       context.stroke();
@@ -229,6 +213,21 @@ export class Panels {
       const [dx, dy] = [directions[2 * i], -directions[2 * i + 1]].map((part) => part / neurons.units / neurons.reach);
       arrow(context, x0, y0, x0 + length * dx, y0 + length * dy, signs[i], c, share);
     }
+    for (const { part, told } of rings) written(context, told, x0 + 0.8 * reach * part, y0 - 0.6 * reach * part, c, "center");
+    const { names } = this.run.head.plane;
+    written(context, names[0], w - 6, y0 - 6, c, "right");
+    written(context, names[1], x0 + 6, 14, c);
+  }
+
+  // Circles of equal ‖w‖: parts of the radius, and what they stand for.
+  rings() {
+    const { smallest, largest } = this.run.head.neurons, span = largest - smallest;
+    if (this.shown.arrowScale !== "log") return [1 / 3, 2 / 3, 1].map((part) => ({ part, told: brief(part * 10 ** largest) }));
+    const step = Math.max(1, Math.ceil(span / 4)), found = [];
+    for (let e = Math.ceil(smallest / step) * step; e <= largest; e += step) {
+      found.push({ part: 1 / 6 + 5 / 6 * (e - smallest) / span, told: e >= -3 && e <= 3 ? brief(10 ** e) : `1e${e}` });
+    }
+    return found.length ? found : [{ part: 1, told: brief(10 ** largest) }];
   }
 
   drawOutputs(frame) {
@@ -239,12 +238,11 @@ export class Panels {
     const px = (x) => (x / most + 1) / 2 * w, py = (y) => (1 - y / most) / 2 * h;
     context.fillStyle = c.field;
     context.fillRect(0, 0, w, h);
+    cross(context, w, h, c);
     context.strokeStyle = c.quiet;
     context.globalAlpha = 0.5;
     context.beginPath();
     context.moveTo(0, h); context.lineTo(w, 0);
-    context.moveTo(0, h / 2); context.lineTo(w, h / 2);
-    context.moveTo(w / 2, 0); context.lineTo(w / 2, h);
     context.stroke();
     for (let i = 0; i < targets.length; i++) {
       context.beginPath();
@@ -255,9 +253,51 @@ export class Panels {
       context.fill();
     }
     context.globalAlpha = 1;
-    written(context, "target y", w - 6, h / 2 - 6, c, "right");
-    written(context, "output f(x)", w / 2 + 6, 14, c);
+    ticks(context, w, h, most, most, ["target y", "output f(x)"], c);
   }
+}
+
+// Two lines through the origin.
+function cross(context, w, h, c) {
+  context.strokeStyle = c.quiet;
+  context.globalAlpha = 0.35;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(0, h / 2); context.lineTo(w, h / 2);
+  context.moveTo(w / 2, 0); context.lineTo(w / 2, h);
+  context.stroke();
+  context.globalAlpha = 1;
+}
+
+// Numbers along the lower and the left edge, and the names of the axes.
+function ticks(context, w, h, reachX, reachY, names, c) {
+  const step = round(Math.min(reachX, reachY) / 1.7);
+  const mark = (x0, y0, x1, y1) => {
+    Object.assign(context, { strokeStyle: c.ink, lineWidth: 1 });
+    context.beginPath();
+    context.moveTo(x0, y0); context.lineTo(x1, y1);
+    context.stroke();
+  };
+  for (let k = -Math.floor(reachX / step); k <= reachX / step; k++) {
+    const x = (k * step / reachX + 1) / 2 * w;
+    if (x < 34 || x > w - 34) continue;
+    mark(x, h - 5, x, h);
+    written(context, brief(k * step), x, h - 8, c, "center");
+  }
+  for (let k = -Math.floor(reachY / step); k <= reachY / step; k++) {
+    const y = (1 - k * step / reachY) / 2 * h;
+    if (y < 26 || y > h - 26) continue;
+    mark(0, y, 5, y);
+    written(context, brief(k * step), 8, y + 4, c);
+  }
+  written(context, names[0], w - 6, h - 8, c, "right");
+  written(context, names[1], 6, 14, c);
+}
+
+// 1, 2 or 5 times a power of ten, not above a value.
+function round(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [5, 2, 1].find((m) => m * power <= value * (1 + 1e-9)) * power;
 }
 
 // Small words that can be read on any colour.

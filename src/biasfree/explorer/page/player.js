@@ -34,11 +34,11 @@ export class Player {
     if (this.playing) return this.pause();
     const { page } = this;
     if (!page.run) return;
-    if (page.frame >= page.run.arrays.frames.length - 1) page.go(0);
+    if (page.curve.place(page.index()) >= 1) page.go(this.nearest(0));
     this.playing = true;
     this.button.textContent = "❚❚";
     this.button.setAttribute("aria-label", "Pause");
-    this.share = page.curve.place(page.index());
+    this.share = Math.max(0, page.curve.place(page.index()));
     let last = performance.now();
     const step = (now) => {
       if (!this.playing) return;

@@ -1,7 +1,7 @@
 // The whole state of a view, in the page's address: fields of the server's View, and how the page shows them.
 
 const SHOWN = {
-  axis: "linear", lossAxis: "linear", events: false, mapScale: "targets", arrowScale: "log", time: null, gallery: "",
+  axis: "linear", lossAxis: "linear", events: false, mapScale: "targets", arrowScale: "log", time: null, zoom: null, gallery: "",
 };
 const FLAGS = new Set(["whiten", "mirrored", "ones", "events"]);
 const TEXTS = new Set(["data", "name", "loss", "method", "axis", "lossAxis", "mapScale", "arrowScale", "gallery"]);
@@ -63,6 +63,9 @@ export class State {
         view.targets = rows.map((row) => row.at(-1));
       } else if (name === "slopes") {
         view.slopes = text.split(",").map(Number);
+      } else if (name === "zoom") {
+        const [low, high] = text.split(",").map(Number);
+        if (low < high) shown.zoom = [low, high];
       } else if (FLAGS.has(name)) {
         into[name] = text === "true";
       } else if (TEXTS.has(name)) {
