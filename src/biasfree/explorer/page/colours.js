@@ -27,6 +27,7 @@ export function readColours() {
     const amount = Math.abs(share) ** 0.85;
     for (let c = 0; c < 3; c++) known.scale[3 * i + c] = middle[c] + (end[c] - middle[c]) * amount;
   }
+  known.outside = channels(known.field);
   known.slopes = document.documentElement.dataset.theme === "dark"
     ? ["#cfd8e6", "#8fd3c1", "#56b4e9", "#8e9bef", "#d08fe8", "#e3c463"]
     : ["#3a4356", "#00795a", "#0072b2", "#5b5bc0", "#a03fa8", "#8a6d1f"];

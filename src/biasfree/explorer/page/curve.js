@@ -97,11 +97,11 @@ export class Curve {
     return this.draw();
   }
 
-  // Of an interval on the axis, in pixels.
-  widthOf(low, high) {
+  // What is seen of an interval: its middle on the axis, and its width in pixels.
+  seen(low, high) {
     const [first, last] = this.range(), log = this.shown.axis === "log";
-    const [a, b] = log ? [Math.log10(Math.max(low, 1e-9)), Math.log10(high)] : [low, high];
-    return (Math.min(b, last) - Math.max(a, first)) / (last - first) * (this.plot.clientWidth - MARGIN.l - MARGIN.r);
+    const [a, b] = [low, high].map((value) => Math.min(last, Math.max(first, log ? Math.log10(value) : value)));
+    return { middle: (a + b) / 2, width: (b - a) / (last - first) * (this.plot.clientWidth - MARGIN.l - MARGIN.r) };
   }
 
   traces() {
@@ -184,10 +184,13 @@ export class Curve {
       const name = `${i + 1} · ${plateau.name}`;
       const [x0, x1] = [plateau.begin, plateau.end].map((t) => this.on(shown.axis, t, run.head.scales));
       shapes.push({ type: "rect", x0, x1, y0: 0, y1: 1, yref: "paper", fillcolor: c.shade, line: { width: 0 }, layer: "below" });
-      annotations.push({
-        x: shown.axis === "log" ? (Math.log10(Math.max(x0, 1e-9)) + Math.log10(x1)) / 2 : (x0 + x1) / 2, y: 0.985,
-        yref: "paper", text: this.widthOf(x0, x1) < 6.3 * name.length ? `${i + 1}` : name, showarrow: false, yanchor: "top", font: { size: 11.5, color: c.quiet },
-      });
+      const { middle, width } = this.seen(x0, x1);
+      if (width > 0) {
+        annotations.push({
+          x: middle, y: 0.985, yref: "paper", text: width < 6.3 * name.length ? `${i + 1}` : name, showarrow: false, yanchor: "top",
+          font: { size: 11.5, color: c.quiet },
+        });
+      }
       if (plateau.predicted_end !== null) {
         const at = this.on(shown.axis, plateau.predicted_end, run.head.scales);
         shapes.push({ type: "line", x0: at, x1: at, y0: 0, y1: 0.88, yref: "paper", line: { color: c.theory, width: 1.6, dash: "dot" } });

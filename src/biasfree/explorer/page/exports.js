@@ -11,20 +11,17 @@ export function download(content, name, type) {
 }
 
 // Curve and panels side by side, with the caption below: what stands on the page, and nothing else.
-async function pieces(caption) {
+function pieces(caption, panels) {
   // With a legend inside: on the page its words stand above the plot.
   const { data, layout } = document.getElementById("plot");
   const legend = { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" };
   const plot = { data, layout: { ...layout, width: undefined, height: undefined, showlegend: true, legend, margin: { ...layout.margin, t: 60 } } };
-  const wide = 860, high = 500;
-  const figures = ["map", "neurons", "outputs"].map((id) => document.getElementById(id)).filter((canvas) => canvas.offsetParent);
-  const titles = figures.map((canvas) => canvas.closest("figure").querySelector("h2").textContent);
-  const side = high - 40;
-  return { plot, wide, high, figures, titles, side, width: wide + figures.length * (side + 20) + 20, height: high + 70, caption };
+  const wide = 860, high = 500, side = high - 40, figures = panels.pictures(side);
+  return { plot, wide, high, figures, side, width: wide + figures.length * (side + 20) + 20, height: high + 70, caption };
 }
 
-export async function picturePNG(caption) {
-  const all = await pieces(caption), c = colours();
+export async function picturePNG(caption, panels) {
+  const all = pieces(caption, panels), c = colours();
   const canvas = Object.assign(document.createElement("canvas"), { width: 2 * all.width, height: 2 * all.height });
   const context = canvas.getContext("2d");
   context.scale(2, 2);
@@ -36,32 +33,24 @@ export async function picturePNG(caption) {
   context.font = "600 15px system-ui, sans-serif";
   all.figures.forEach((figure, i) => {
     const x = all.wide + i * (all.side + 20);
-    context.fillText(all.titles[i], x, 22);
-    square(context, figure, x, 34, all.side);
+    context.fillText(figure.title, x, 22);
+    context.drawImage(figure.canvas, x, 34, all.side, all.side);
   });
   context.font = "14px system-ui, sans-serif";
   wrapped(all.caption, all.width - 40, (text) => context.measureText(text).width).forEach((line, i) => context.fillText(line, 20, all.high + 24 + 20 * i));
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-export async function pictureSVG(caption) {
-  const all = await pieces(caption), c = colours();
+export async function pictureSVG(caption, panels) {
+  const all = pieces(caption, panels), c = colours();
   const curve = await Plotly.toImage(all.plot, { format: "svg", width: all.wide, height: all.high, imageDataOnly: true });
   const text = (words, x, y, weight = 400, size = 15) => `<text x="${x}" y="${y}" font-family="system-ui, sans-serif" font-size="${size}" font-weight="${weight}" fill="${c.ink}">${words.replace(/[&<>]/g, (mark) => `&#${mark.charCodeAt(0)};`)}</text>`;
   const figures = all.figures.map((figure, i) => {
     const x = all.wide + i * (all.side + 20);
-    const copy = Object.assign(document.createElement("canvas"), { width: 2 * all.side, height: 2 * all.side });
-    square(copy.getContext("2d"), figure, 0, 0, 2 * all.side);
-    return `${text(all.titles[i], x, 22, 600)}<image x="${x}" y="34" width="${all.side}" height="${all.side}" href="${copy.toDataURL("image/png")}"/>`;
+    return `${text(figure.title, x, 22, 600)}<image x="${x}" y="34" width="${all.side}" height="${all.side}" href="${figure.canvas.toDataURL("image/png")}"/>`;
   });
   const lines = wrapped(all.caption, all.width - 40, (words) => words.length * 7.2).map((line, i) => text(line, 20, all.high + 24 + 20 * i, 400, 14));
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${all.width}" height="${all.height}" viewBox="0 0 ${all.width} ${all.height}"><rect width="100%" height="100%" fill="${c.card}"/>${curve.replace(/^<\?xml[^>]*>/, "")}${figures.join("")}${lines.join("")}</svg>`;
-}
-
-// The middle of a canvas, as a square.
-function square(context, canvas, x, y, side) {
-  const least = Math.min(canvas.width, canvas.height);
-  context.drawImage(canvas, (canvas.width - least) / 2, (canvas.height - least) / 2, least, least, x, y, side, side);
 }
 
 function loaded(address) {

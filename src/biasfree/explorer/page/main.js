@@ -15,6 +15,7 @@ const $ = (id) => document.getElementById(id);
 const SLOW = 4; // seconds from which on a coarser run is offered
 const STILL = 300; // ms that the controls must have rested before theory and diagnosis are asked
 const COARSE = { width: 40, rtol: 1e-3 };
+const PLACES = { beside: "theory", plateaus: "plateau", diagnose: "diagnosis" }; // where answers that come later are told
 
 class Page {
   constructor(offline, answers, choices) {
@@ -22,6 +23,7 @@ class Page {
     this.state = new State(choices.defaults);
     this.run = this.beside = this.plateaus = this.departure = this.newest = null;
     this.frame = 0;
+    this.pending = new Set(); // answers that are still to come
     this.wanted = null; // share of the way, of a prepared view
     this.atEnd = false;
     this.curve = new Curve((share) => this.player.to(share), (part) => this.state.set({ zoom: part }, "shown"));
@@ -125,6 +127,7 @@ class Page {
     this.banner("");
     this.run = run;
     this.code = { run: run.head.code };
+    this.headline = "";
     this.beside = this.plateaus = this.departure = null;
     this.waited = waited;
     const { times } = run.arrays;
@@ -140,18 +143,18 @@ class Page {
     this.redraw().then(() => { if (view === this.newest) document.body.dataset.state = "drawn"; });
     this.write();
     if (view === this.newest) this.askBeside(view);
+    else this.pending.clear();
   }
 
   async askBeside(view) {
     clearTimeout(this.askingLater);
-    for (const kind of ["beside", "plateaus", "diagnose"]) {
+    for (const [kind, place] of Object.entries(PLACES)) {
       this.answers.drop(kind);
       delete document.body.dataset[kind];
+      this.pending.add(kind);
+      $(place).classList.add("waiting");
     }
-    $("plateau").textContent = "";
-    $("theory").textContent = "computing …";
-    $("theory").classList.add("waiting");
-    $("diagnosis").classList.add("waiting");
+    this.waiting(performance.now());
     // A slider that is still moving need not be diagnosed.
     await new Promise((resolve) => { this.askingLater = setTimeout(resolve, this.offline ? 0 : STILL); });
     if (view !== this.newest) return;
@@ -160,15 +163,15 @@ class Page {
       this.code.beside = this.beside.head.code;
       this.redraw();
       this.theoryTold();
-    }, "theory");
+    });
     this.answered("diagnose", view, (buffer) => {
       const told = JSON.parse(new TextDecoder().decode(buffer));
       if (told.error) throw new Error(told.error);
       this.code.diagnose = told.code;
-      this.codeTold();
+      this.headline = told.headline;
       const [, verdict, rest] = told.headline.match(/^([^:]*): (.*)$/s) ?? [null, told.verdict, told.headline];
       $("diagnosis").innerHTML = `<span class="chip">${escaped(verdict)}</span>${escaped(rest)}.`;
-    }, "diagnosis");
+    });
     this.answered("plateaus", view, (buffer) => {
       const told = JSON.parse(new TextDecoder().decode(buffer));
       if (told.error) throw new Error(told.error);
@@ -177,19 +180,33 @@ class Page {
       this.code.plateaus = told.code;
       this.redraw();
       this.theoryTold();
-    }, "plateau");
+    });
   }
 
-  async answered(kind, view, then, place) {
+  // Who waits is told so, and for how long already.
+  waiting(began) {
+    clearTimeout(this.tellingAgain);
+    const seconds = Math.floor((performance.now() - began) / 1000);
+    for (const kind of this.pending) {
+      $(PLACES[kind]).textContent = `${kind === "plateaus" ? "Plateaus: computing" : "Computing"} …${seconds ? ` ${seconds} s` : ""}`;
+    }
+    if (this.pending.size) this.tellingAgain = setTimeout(() => this.waiting(began), 1000);
+  }
+
+  async answered(kind, view, then) {
+    const place = PLACES[kind];
     try {
       const buffer = await this.answers.ask(kind, view);
       if (!buffer || view !== this.newest) return;
+      this.pending.delete(kind);
       then(buffer);
     } catch (error) {
       if (error instanceof Lost) return this.lost();
       if (view !== this.newest) return;
+      this.pending.delete(kind);
       $(place).textContent = error.message;
     }
+    this.codeTold();
     $(place).classList.remove("waiting");
     document.body.dataset[kind] = "done";
   }
@@ -270,7 +287,10 @@ class Page {
     const { times } = this.run.arrays, index = this.index();
     const now = `now = run.networks[${index}]  # at t = ${times[index]}, the time of the cursor\n`;
     const { run, beside, plateaus, diagnose } = this.code;
-    const text = [run, now, beside, plateaus, diagnose].filter(Boolean).join("");
+    const later = { beside: "theory", plateaus: "plateaus", diagnose: "diagnosis" };
+    const missing = [...this.pending].map((kind) => later[kind]).join(", ");
+    const more = missing && `# ${missing}: the lines follow as soon as they are computed …\n`;
+    const text = [run, now, beside, plateaus, diagnose, more].filter(Boolean).join("");
     if ($("code").textContent !== text) $("code").textContent = text;
   }
 
@@ -400,9 +420,9 @@ class Page {
 
   async save(kind) {
     const { summary, data } = this.run.head;
-    const caption = `${summary.network} on ${data.told}; loss ${digits(this.run.arrays.losses[this.index()])} at t = ${digits(this.run.arrays.times[this.index()])}. ${$("diagnosis").textContent}`;
-    if (kind === "png") return download(await picturePNG(caption), "biasfree-view.png");
-    if (kind === "svg") return download(await pictureSVG(caption), "biasfree-view.svg", "image/svg+xml");
+    const caption = `${summary.network} on ${data.told}; loss ${digits(this.run.arrays.losses[this.index()])} at t = ${digits(this.run.arrays.times[this.index()])}. ${this.headline ? `Diagnosis: ${this.headline}.` : ""}`;
+    if (kind === "png") return download(await picturePNG(caption, this.panels), "biasfree-view.png");
+    if (kind === "svg") return download(await pictureSVG(caption, this.panels), "biasfree-view.svg", "image/svg+xml");
     this.toast("One moment …");
     const answer = await this.answers.ask(kind, this.newest, this.state.shown);
     const names = { html: ["biasfree-view.html", "text/html"], netcdf: ["run.nc", "application/x-netcdf"], csv: ["run.csv", "text/csv"] };

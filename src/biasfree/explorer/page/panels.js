@@ -5,9 +5,10 @@ import { brief } from "explorer/numbers.js";
 
 const PIXELS = 128; // of the output map, enlarged smoothly
 
+// As large as the page shows it, or as `side` says of one that is drawn for a picture to take away.
 function sized(canvas) {
-  const ratio = Math.min(devicePixelRatio || 1, 2);
-  const [w, h] = [canvas.clientWidth, canvas.clientHeight];
+  const ratio = canvas.side ? 2 : Math.min(devicePixelRatio || 1, 2);
+  const [w, h] = canvas.side ? [canvas.side, canvas.side] : [canvas.clientWidth, canvas.clientHeight];
   const width = Math.round(w * ratio), height = Math.round(h * ratio);
   if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
   const context = canvas.getContext("2d");
@@ -59,6 +60,21 @@ export class Panels {
     if (!document.getElementById("outputs-figure").hidden) this.drawOutputs(frame);
   }
 
+  // Titles and canvases of what is shown now, drawn anew as squares.
+  pictures(side) {
+    const shown = ["map", "neurons", "outputs"].filter((name) => this[name].offsetParent), own = {};
+    for (const name of shown) {
+      own[name] = this[name];
+      this[name] = Object.assign(document.createElement("canvas"), { side });
+    }
+    this.draw(this.frame);
+    return shown.map((name) => {
+      const canvas = this[name];
+      this[name] = own[name];
+      return { title: own[name].closest("figure").querySelector("h2").textContent, canvas };
+    });
+  }
+
   row(name, frame) {
     const array = this.run.arrays[name];
     const size = array.length / array.shape[0];
@@ -84,6 +100,8 @@ export class Panels {
           second[k] = (first[k] + 1) % values;
           share[k] = turn - Math.floor(turn);
           factor[k] = Math.hypot(x, y);
+        } else if (Math.max(Math.abs(x), Math.abs(y)) > half) {
+          first[k] = -1; // nothing is known there
         } else {
           const at = (value) => Math.min(side - 1, Math.max(0, (value / half + 1) / 2 * (side - 1)));
           const column = at(x), row = at(y);
@@ -115,6 +133,10 @@ export class Panels {
     const largest = this.run.arrays.largest[frame], limit = this.limit(largest), shown = largest / limit, pixels = this.image.data, scale = c.scale;
     const across = (k, shift) => values[look.first[k] + shift] * (1 - look.share[k]) + values[look.second[k] + shift] * look.share[k];
     for (let k = 0; k < PIXELS * PIXELS; k++) {
+      if (look.first[k] < 0) {
+        pixels.set([...c.outside, 255], 4 * k);
+        continue;
+      }
       const f = look.up[k]
         ? across(k, 0) * (1 - look.upShare[k]) + across(k, look.up[k]) * look.upShare[k]
         : look.factor[k] * across(k, 0);
