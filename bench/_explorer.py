@@ -70,8 +70,9 @@ def cases() -> Iterator[Case]:
     for name, told, until in (("xor", "XOR", 80), ("orthogonal-pair", "orthogonal pair", 45)):
         address = f"data={name}&width=60&scale=1e-6&until={until}"
         yield Case(told, address, "c-scale", scales, peers["tmlr-figure-4", told, 0.0])
+    # By its own variable, the slope, from 0 to 1.
     yield Case(
-        "Figure 3, width 500", "data=linear-plus-sine&width=500&scale=1e-8&until=40", "c-scale", scales,
+        "Figure 3, width 500", "data=linear-plus-sine&width=500&scale=1e-8&until=40", "c-slope", tuple(range(21)),
         peers["tmlr-figure-3", "symmetric Gaussian", 0.0],
     )  # fmt: skip
 
