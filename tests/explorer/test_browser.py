@@ -27,7 +27,8 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def served():
-    with server(workers=1) as found:
+    # Much time for each answer: what is late on a busy machine is not wrong.
+    with server(workers=1, seconds=120) as found:
         yield found.wait_until_ready()
 
 
