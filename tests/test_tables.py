@@ -24,7 +24,7 @@ def same(data: bf.Dataset) -> None:
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 def test_how_entries_are_written_is_found_out(tmp_path, sep, decimal, ending) -> None:
     if sep == decimal:
-        pytest.skip("entries could not be told apart")
+        pytest.skip("entries could not be separated")
     path = tmp_path / f"d.{ending}"
     FRAME.to_csv(path, sep=sep, decimal=decimal, index=False)
     found = load(path, "price")
@@ -135,7 +135,7 @@ def test_wrong_styles_and_kinds_are_said(tmp_path) -> None:
     for options, sentence in (
         ({"sep": "::"}, "one character"),
         ({"decimal": "x"}, r"decimal must be \. or ,"),
-        ({"sep": ",", "decimal": ","}, "could not be told apart"),
+        ({"sep": ",", "decimal": ","}, "could not be separated"),
     ):
         with pytest.raises(ValueError, match=sentence):
             load(tmp_path / "d.csv", "b", **options)

@@ -169,8 +169,8 @@ def _parquet(source: Source) -> "pd.DataFrame":
     from pyarrow.parquet import ParquetFile
 
     try:
-        told = ParquetFile(source.opened()).metadata
-        declared = 8 * told.num_rows * told.num_columns
+        metadata = ParquetFile(source.opened()).metadata
+        declared = 8 * metadata.num_rows * metadata.num_columns
         if declared <= max(LARGE, PACKED * source.size):
             return pd.read_parquet(source.opened()).rename(columns=str)
     except Exception as error:  # pyarrow raises many kinds of error on broken files

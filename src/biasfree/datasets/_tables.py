@@ -1,6 +1,6 @@
 """From a table to a data set: which columns are targets, which are inputs, and what must be numbers.
 
-What was done to the table (columns left out, categories encoded) and what stands out in it is told in
+What was done to the table (columns left out, categories encoded) and what stands out in it is reported in
 ``Dataset.origin``: ``columns`` names the inputs, ``targets`` the outputs, ``notes`` holds sentences.
 """
 
@@ -75,7 +75,7 @@ def from_table(
             _check_column(table[column], short(column), name, column in targets)
     inputs = table.drop(columns=targets)
     notes += _id_like(inputs)
-    told = {
+    origin_of_table = {
         **(origin or {"table": name}),
         "target": word if len(targets) == 1 else list(targets),
         "columns": tuple(inputs.columns),
@@ -85,8 +85,10 @@ def from_table(
     # Sample by sample in memory, as all that follows reads them.
     rows = np.ascontiguousarray(inputs.to_numpy(dtype=np.float64))
     if are_classes:
-        return classified(rows, table[word].to_numpy(), f"column {short(word)!r}", name, told, called or name)
-    return Dataset(rows, table[targets].to_numpy(dtype=np.float64), called or name, told)
+        return classified(
+            rows, table[word].to_numpy(), f"column {short(word)!r}", name, origin_of_table, called or name
+        )
+    return Dataset(rows, table[targets].to_numpy(dtype=np.float64), called or name, origin_of_table)
 
 
 def classified(

@@ -113,7 +113,7 @@ def _style(source: Source, sep: str | None, decimal: str | None) -> Style:
         raise ValueError(f"decimal must be . or , got {decimal!r}.")
     sep = None if sep is None else sep.replace("\\t", "\t")
     if sep is not None and sep == decimal:
-        raise ValueError(f"sep and decimal are both {sep!r}: entries could not be told apart. Change one of them.")
+        raise ValueError(f"sep and decimal are both {sep!r}: entries could not be separated. Change one of them.")
     lines = _first_lines(source)
     if sep is None:
         sep = "\t" if source.suffix == ".tsv" else _separator(lines, decimal)

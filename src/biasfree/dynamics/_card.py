@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from biasfree.dynamics._trajectory import Trajectory
 
 _POOR = 1e-2  # a gauge above this is said to be poor
-_UNDERFLOW = -690.0  # ln L below which a loss is told by its logarithm
-_SHOWN = 4  # stretches told one by one
+_UNDERFLOW = -690.0  # ln L below which a loss is given by its logarithm
+_SHOWN = 4  # stretches listed one by one
 
 
 def card(trajectory: "Trajectory") -> str:
@@ -88,10 +88,10 @@ def _method(trajectory: "Trajectory") -> str:
 
 
 def _stretches(trajectory: "Trajectory") -> str:
-    told = [f"{each.how} to {_axis(trajectory)} = {each.end:.4g}" for each in trajectory.stretches]
-    if len(told) > _SHOWN:
-        told = [*told[: _SHOWN - 1], f"… ({len(told) - _SHOWN} more)", told[-1]]
-    return ", ".join(told)
+    listed = [f"{each.how} to {_axis(trajectory)} = {each.end:.4g}" for each in trajectory.stretches]
+    if len(listed) > _SHOWN:
+        listed = [*listed[: _SHOWN - 1], f"… ({len(listed) - _SHOWN} more)", listed[-1]]
+    return ", ".join(listed)
 
 
 def _accuracy(trajectory: "Trajectory") -> str:
@@ -114,8 +114,8 @@ def _axis(trajectory: "Trajectory") -> str:
 
 def _level(trajectory: "Trajectory", index: int, digits: int = 6) -> str:
     log_loss = trajectory.log_losses[index]
-    told = log_loss > _UNDERFLOW or not math.isfinite(log_loss)
-    return f"{trajectory.losses[index]:.{digits}g}" if told else f"10^{log_loss / math.log(10):.1f}"
+    representable = log_loss > _UNDERFLOW or not math.isfinite(log_loss)
+    return f"{trajectory.losses[index]:.{digits}g}" if representable else f"10^{log_loss / math.log(10):.1f}"
 
 
 def _gauge(value: float) -> str:

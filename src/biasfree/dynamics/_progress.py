@@ -17,7 +17,7 @@ _LARGEST_LOG = 709.0  # e^709 is the largest loss that float64 holds
 
 
 class Progress(NamedTuple):
-    """What a progress callback is told, a few times a second."""
+    """What a progress callback is given, a few times a second."""
 
     time: float
     until: float
@@ -48,7 +48,7 @@ class Teller:
     """Calls a callback at every hundredth of the way, and several times a second between."""
 
     def __init__(self, plan: Plan, callback: ProgressCallback | None) -> None:
-        """Nothing is told without a callback."""
+        """Nothing is reported without a callback."""
         self._plan, self._callback = plan, callback
         self._last_time, self._last_call = -math.inf, -math.inf
 

@@ -145,7 +145,7 @@ class Recorder:
 
     @property
     def log_losses(self) -> np.ndarray:
-        """ln L at the saved times, NaN where it was not told."""
+        """ln L at the saved times, NaN where it was not given."""
         return np.array([saved.log_loss for saved in self._saved])
 
     def stacked(self) -> tuple[np.ndarray, ...]:

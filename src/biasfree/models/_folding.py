@@ -1,6 +1,6 @@
 """Scales put into the layer before them: batch normalisation in evaluation is a factor and a shift per channel.
 
-W ↦ γW, b ↦ γb + δ. The shift δ is a bias wherever it is not zero, and is told as one.
+W ↦ γW, b ↦ γb + δ. The shift δ is a bias wherever it is not zero, and is reported as one.
 """
 
 from dataclasses import replace

@@ -14,7 +14,7 @@ _MOST_INPUTS = 64
 
 
 class UnknownError(ValueError):
-    """An operator, or a use of one, that we have no rule for; what comes before it may still be told."""
+    """An operator, or a use of one, that we have no rule for; what comes before it may still be read."""
 
 
 class Builder:

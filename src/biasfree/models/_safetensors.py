@@ -108,8 +108,8 @@ def _put_together(
         before = biases[-1]
         shift = (0.0 if bias is None else bias) + factor * ((0.0 if before is None else before) - mean)
         weights[-1], biases[-1] = factor[:, None] * weights[-1], shift
-        told = "; its shift is a bias" if np.any(shift) else ""
-        notes.append(f"BatchNorm {number} is folded into the layer before it, with epsilon {_EPSILON:g}{told}.")
+        shifted = "; its shift is a bias" if np.any(shift) else ""
+        notes.append(f"BatchNorm {number} is folded into the layer before it, with epsilon {_EPSILON:g}{shifted}.")
     return weights, biases, notes
 
 

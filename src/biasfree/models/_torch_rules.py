@@ -1,4 +1,4 @@
-"""What each layer and function of PyTorch is as an operation; layers are told by the names of their classes."""
+"""What each layer and function of PyTorch is as an operation; layers are known by the names of their classes."""
 
 import operator
 from collections.abc import Mapping

@@ -70,7 +70,7 @@ def write_answer(answer: Answer, path: str | os.PathLike[str]) -> Path:
         ValueError: another ending, or a path that cannot be written.
     """
     target = files.writable(path, ANSWER_FORMATS)
-    written = {".html": _page, ".json": answer_json, ".txt": lambda told: answer_text(told) + "\n"}
+    written = {".html": _page, ".json": answer_json, ".txt": lambda each: answer_text(each) + "\n"}
     with files.written_whole(target) as draft:
         Path(draft).write_text(written[target.suffix.lower()](answer), encoding="utf-8")
     return target

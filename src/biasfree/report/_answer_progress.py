@@ -35,14 +35,14 @@ def answer_progress(quiet: bool = False) -> Iterator[Callable[[str, float], None
 
 
 def _lines() -> Callable[[str, float], None]:
-    begun = told = time.monotonic()
+    begun = shown = time.monotonic()
     last = ""
 
     def tell(what: str, share: float) -> None:
-        nonlocal told, last
+        nonlocal shown, last
         now = time.monotonic()
-        if what != last or now - told >= _EVERY:
+        if what != last or now - shown >= _EVERY:
             print(f"biasfree: {what} ({share:.0%}, {now - begun:.0f} s)", file=sys.stderr, flush=True)
-            told, last = now, what
+            shown, last = now, what
 
     return tell

@@ -101,7 +101,7 @@ def _section(folder: Path, o: Outcome) -> str:
     study = next(s for s in studies.studies() if s.id == o.id)
     rows = "".join(
         f"<tr><td>{_text(name)}</td><td class='number'>{_number(value)}</td>"
-        f"<td>{_text(o.expected.get(name, 'told, not judged'))}</td></tr>"
+        f"<td>{_text(o.expected.get(name, 'reported, not judged'))}</td></tr>"
         for name, value in o.measured.items()
     )
     settings = "; ".join(f"{name} {_setting(value)}" for name, value in o.settings.items())

@@ -46,9 +46,9 @@ def plot_sweep(
     from matplotlib.figure import Figure
 
     plan = json.loads(dataset.attrs.get("plan", "{}"))
-    told = plan.get("plot", {})
-    names = _names(dataset, quantity, told)
-    curved = {*curves, *(told.get("curves", []) if quantity is None else [])}
+    settings = plan.get("plot", {})
+    names = _names(dataset, quantity, settings)
+    curved = {*curves, *(settings.get("curves", []) if quantity is None else [])}
     dims = [str(dim) for dim in dataset["state"].dims if dim != "seed" and dataset.sizes[dim] > 1]
     if len(dims) > 3:
         raise ValueError(
@@ -66,7 +66,7 @@ def plot_sweep(
         for row, name in enumerate(names):
             for column, part in enumerate(parts):
                 axes = grid[row, column] if len(parts) > 1 else grid[0, row]
-                _panel(axes, part, name, dims[:2], name in curved, plan, told)
+                _panel(axes, part, name, dims[:2], name in curved, plan, settings)
                 if facet is not None:
                     value = whole[facet].to_numpy()[column]
                     axes.set_title(f"{whole[facet].attrs.get('long_name', facet)} = {value}", fontsize=7)
@@ -75,10 +75,10 @@ def plot_sweep(
     return figure
 
 
-def _names(dataset: "xr.Dataset", quantity: str | Sequence[str] | None, told: Mapping[str, Any]) -> list[str]:
+def _names(dataset: "xr.Dataset", quantity: str | Sequence[str] | None, settings: Mapping[str, Any]) -> list[str]:
     kept = [str(name) for name in dataset.data_vars if name not in _ABOUT]
     if quantity is None:
-        quantity = told.get("show", kept[:1])
+        quantity = settings.get("show", kept[:1])
     names = [quantity] if isinstance(quantity, str) else list(quantity or ())
     if not names:
         raise ValueError("nothing was kept that could be shown: every run failed.")
@@ -86,7 +86,7 @@ def _names(dataset: "xr.Dataset", quantity: str | Sequence[str] | None, told: Ma
 
 
 def _panel(
-    axes: Any, part: "xr.Dataset", name: str, dims: list[str], as_curves: bool, plan: Any, told: Mapping[str, Any]
+    axes: Any, part: "xr.Dataset", name: str, dims: list[str], as_curves: bool, plan: Any, settings: Mapping[str, Any]
 ) -> None:
     values = part[name]
     predicted = part.get(values.attrs.get("predicted_by", ""))
@@ -98,16 +98,16 @@ def _panel(
     else:
         ordered = values.transpose(*dims, "seed")
         run = (part["state"].transpose(*dims, "seed") > 0).any("seed").to_numpy()
-        lines = _lines(part, name, plan, told)
+        lines = _lines(part, name, plan, settings)
         panels.heat_map(axes, panels.middle(ordered), run, lines, runs_shown=not run.all())
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=6, loc="best", frameon=True, framealpha=0.85, edgecolor="none")
 
 
-def _lines(part: "xr.Dataset", name: str, plan: Any, told: Mapping[str, Any]) -> list[panels.Line]:
+def _lines(part: "xr.Dataset", name: str, plan: Any, settings: Mapping[str, Any]) -> list[panels.Line]:
     """Boundaries of theory: those the plan names, else the predicted time at which runs end."""
     found = []
-    for each in told.get("boundary", []):
+    for each in settings.get("boundary", []):
         if each.get("panel", name) == name and each["quantity"] in part:
             label = each.get("label", f"{each['quantity']} = {each['level']:g}")
             found.append(panels.Line(panels.middle(part[each["quantity"]]), float(each["level"]), label))

@@ -21,26 +21,26 @@ def sweep_progress(quiet: bool = False) -> Iterator[Callable[[Any], None] | None
         yield None
         return
     columns = (
-        TextColumn("runs"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[told]}"),
+        TextColumn("runs"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[note]}"),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None, told="")
+        task = bar.add_task("", total=None, note="")
         said: set[str] = set()
 
         def show(now: Any) -> None:
             if now.dashboard and now.dashboard not in said:
                 said.add(now.dashboard)
                 console.print(f"dashboard: {now.dashboard}")
-            bar.update(task, completed=now.done, total=now.total, told=told(now))
+            bar.update(task, completed=now.done, total=now.total, note=note(now))
 
         yield show
 
 
-def told(now: Any) -> str:
+def note(now: Any) -> str:
     """Rate, failures and time left in words.
 
     >>> from types import SimpleNamespace
-    >>> told(SimpleNamespace(per_second=4.0, failed=1, total=1000, done=280))
+    >>> note(SimpleNamespace(per_second=4.0, failed=1, total=1000, done=280))
     '4.0 per second, 1 failed, 3:00 left'
     """
     if not now.per_second:

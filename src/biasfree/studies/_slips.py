@@ -66,7 +66,8 @@ CHOICES = (
     Choice("Hardware and software", "not given in the papers; those of this run are listed below"),
     Choice("Seeds", "not given; one whole number here, from which data and weights draw separate streams"),
     Choice(
-        "Number of repetitions", "not given; where a result depends on the draw, several are run and their share told"
+        "Number of repetitions",
+        "not given; where a result depends on the draw, several are run and their share reported",
     ),
     Choice("Precision", "not given; 64-bit floating point throughout"),
     Choice(

@@ -78,7 +78,7 @@ class Result:
 
     Attributes:
         measured: name of a quantity → its number.
-        expected: for each quantity that decides the verdict, what it must be; the others are told, not judged.
+        expected: for each quantity that decides the verdict, what it must be; the others are reported, not judged.
         why: a sentence or two on what the numbers say, with the mechanism where it is not obvious.
         data: arrays for the figure, by name; plain arrays, lists, numbers and text only.
         settings: what was run: sizes, scales, rates, seeds.

@@ -101,13 +101,13 @@ def decay(seed: int, quick: bool, protocol: str) -> Result:
     draws, scales = (QUICK_DRAWS if quick else DRAWS), (1e-3, 1e-6)
     ratios, rates, laws = [], [], []
     for strength in decays:
-        told = theory.departure(data, init_scale=scales[1], weight_decay=strength)
-        until = 3 * told.time
+        predicted = theory.departure(data, init_scale=scales[1], weight_decay=strength)
+        until = 3 * predicted.time
         one, other = (departures(DECAY_OFFSET, scale, seed, draws, strength, until) for scale in scales)
         slope = _slope(one, other, float(np.log(1e3)))
-        ratios.append(slope / told.per_e_fold)
+        ratios.append(slope / predicted.per_e_fold)
         rates.append(1 / slope)
-        laws.append(1 / told.per_e_fold)
+        laws.append(1 / predicted.per_e_fold)
     threshold = theory.departure_threshold(data)
     beyond = 1.1 * threshold
     stays = departures(DECAY_OFFSET, 1e-3, seed, draws, beyond, 20 / threshold)

@@ -125,7 +125,7 @@ def depth_separation(seed: int, quick: bool, protocol: str) -> Result:
         why="g is odd, so two layers of any width can do no better than the linear map. Three layers learn the linear "
         "map first as well. For them it is a saddle, which they leave in the end, but when depends on the weights, the "
         "data and the solver, since it is small errors that lead away from a saddle: some draws are still there when "
-        "one stops to look. The share that left and the times are told above.",
+        "one stops to look. The share that left and the times stand above.",
         data={
             "times": {"two": [two.times], "three": [run.times for run in three]},
             "parts": {"two": [parts(two)], "three": [parts(run) for run in three]},

@@ -33,7 +33,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     data = small_set(seed)
     inputs, moments = data.inputs, (data.covariance, data.correlation)
     r = np.random.default_rng(seed).normal(size=DIM)
-    exact, powers, told, random = [], [], [], []
+    exact, powers, ratios, random = [], [], [], []
     depths = (3, 5) if quick else (3, 4, 5, 6)
     for depth in depths:
         widths = [DIM, *[WIDTH] * (depth - 1), 1]
@@ -44,14 +44,14 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
         up = RATIO**depth
         predicted = (up - 1) / np.sqrt(2 * (up**2 + 1))
         kinked, chance = uneven(network, RATIO), Network.init(widths, 0.0, 1.0, seed)
-        told.append(outputs_apart(kinked, inputs, theory.effective_map(kinked).map) / predicted)
+        ratios.append(outputs_apart(kinked, inputs, theory.effective_map(kinked).map) / predicted)
         random.append(outputs_apart(chance, inputs, theory.effective_map(chance).map))
     return Result(
         {
             "Eq. 40 beside ½ W_L⋯W₁x, largest relative error": max(exact),
             "Eq. 40 beside (u/√2)ᴸ rᵀx, largest relative error": max(powers),
             "unequal paths, error ÷ (p₊ᴸ−p₋ᴸ)/√(2(p₊²ᴸ+p₋²ᴸ)), farthest off": max(
-                told, key=lambda ratio: abs(ratio - 1)
+                ratios, key=lambda ratio: abs(ratio - 1)
             ),
             "random weights, smallest relative error": min(random),
         },

@@ -106,7 +106,7 @@ def large_initialisation(seed: int, quick: bool, protocol: str) -> Result:
     measured["|ε| of the draw"] = abs(small.imbalance)
     expected = {f"end above least squares, γ = {scale:g}": at_most(1e-3, loosely=1e-2) for scale in scales}
     expected |= {f"Eq. 4 in the end, γ = {scale:g}": at_most(0.01, loosely=0.05) for scale in scales}
-    # What is as small as the draw's own imbalance and γ cannot be told from a small start.
+    # What is as small as the draw's own imbalance and γ cannot be distinguished from a small start.
     expected[f"Eq. 4 on the way, γ = {scales[0]:g}"] = at_most(abs(small.imbalance) + scales[0] ** 2)
     # Theorem 5 proper must fail.
     expected[f"Eq. 4 on the way, γ = {scales[-1]:g}"] = at_least(0.1)

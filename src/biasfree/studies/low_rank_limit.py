@@ -108,7 +108,7 @@ def rank_one_limit(seed: int, quick: bool, protocol: str) -> Result:
         },
         why="The limit is real and slow. What a layer has beyond rank one, ‖W‖_F² − ‖W‖₂², never exceeds Ji & "
         "Telgarsky's D, which the start fixes, while its norm grows like (ln 1/L)^(1/depth): 1 − ‖W‖₂/‖W‖_F falls as "
-        "(ln 1/L)^(−2/depth). No run reaches 1; the loss at which 0.9999 would be passed is told above. The ReLU layer "
+        "(ln 1/L)^(−2/depth). No run reaches 1; the loss at which 0.9999 would be passed stands above. The ReLU layer "
         "as a whole has no such limit.",
         data={
             "distances": decades,

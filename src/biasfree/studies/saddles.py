@@ -47,7 +47,7 @@ def saddles(seed: int, quick: bool, protocol: str) -> Result:
             "XOR: largest difference of a growth rate from that of the early phase": float(max(apart)),
             "last plateaus predicted to stay, share": float(np.mean([np.isinf(each.predicted_end) for each in stay])),
             "plateaus": float(len(every)),
-            "ends told by the early flow alone, share": float(np.mean(early)),
+            "ends predicted by the early flow alone, share": float(np.mean(early)),
         },
         {
             "ends predicted within 10 %, share": at_least(0.9, loosely=0.8),

@@ -148,7 +148,7 @@ def _newton(problem: _Margins, loss: str, far: float = _FAR) -> tuple[np.ndarray
         while _point_losses.value(loss, margins + size * ahead, 1.0).mean() > now + size * wanted and size > 1e-8:
             size /= 2
         if size <= 1e-8:
-            # No decrease that rounding lets through: as near to a minimum as can be told, unless margins are running
+            # No decrease that rounding lets through: as near to a minimum as can be known, unless margins are running
             # away.
             return unknowns, margins, bool(np.abs(margins).max() < 0.5 * far)
         unknowns, margins = unknowns + size * step, margins + size * ahead

@@ -60,13 +60,13 @@ class DeepFlow:
             return f"{self.depth}-layer {kind}, no times asked for"
         ends = [np.argmin(self.times), np.argmax(self.times)]
 
-        def told(values: np.ndarray) -> str:
+        def shown(values: np.ndarray) -> str:
             return " → ".join(f"{values.flat[i]:.4g}" for i in ends)
 
         size = np.linalg.norm(self.maps, axis=-1)
         return (
-            f"{self.depth}-layer {kind}, t = {told(self.times)}: u {told(self.norms)}, ‖w‖ {told(size)}, "
-            f"excess loss {told(self.excess_losses)}"
+            f"{self.depth}-layer {kind}, t = {shown(self.times)}: u {shown(self.norms)}, ‖w‖ {shown(size)}, "
+            f"excess loss {shown(self.excess_losses)}"
         )
 
 

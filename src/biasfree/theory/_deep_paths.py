@@ -14,9 +14,9 @@ From small weights the path of larger norm is learned first: the loss falls to e
 least squares, waits there, and falls again. At depth 2 the two times differ by ln(a₊/a₋)/(s/2) only, and for norms that
 are not very different the steps merge; from depth 3 on they differ by a fixed part of the whole wait.
 
-**From when the times can be told.** The rank-one chain is exact once layers are aligned. From random weights at depth 3
-or more they align while they grow, so there is no closed form. Measured against the flow (20 inputs, widths 100 and
-400, γ = 1e-2 at depth 3, 0.1 at depth 4; errors relative to the time of the drop):
+**From when the times can be predicted.** The rank-one chain is exact once layers are aligned. From random weights at
+depth 3 or more they align while they grow, so there is no closed form. Measured against the flow (20 inputs, widths
+100 and 400, γ = 1e-2 at depth 3, 0.1 at depth 4; errors relative to the time of the drop):
 
     paths read off the network at          depth 3, four to seven draws     depth 4, two draws
     t = 0, "overlap"                       within 4 %                       worthless (twice the time or more)
