@@ -138,13 +138,13 @@ class TestAutoGoesOn:
 
         run = self.integrated(monkeypatch, spoil)
         assert run.status.name == "reached"
-        assert [stretch.how for stretch in run.stretches] == ["explicit steps of order 8", "bosh3"]
+        assert [stretch.how for stretch in run.stretches] == ["steps between events", "bosh3"]
         assert run.stretches[0].end == run.stretches[1].begin == 2.0
         assert run.settings["because"] == "the exact flow was stuck at t = 2; bosh3 went on from there"
         assert run.times.tolist() == flow.times.tolist()
         np.testing.assert_allclose(run.losses, flow.losses, rtol=1e-4)
         assert run.energy_gap < 1e-4 or run.counts.chattered
         np.testing.assert_allclose(run.energies, flow.energies, rtol=1e-3)
-        assert "explicit steps of order 8 to t = 2, bosh3 to t = 4" in str(run)
+        assert "steps between events to t = 2, bosh3 to t = 4" in str(run)
         monkeypatch.undo()
         np.testing.assert_allclose(run.at(1.7).weights[0], flow.at(1.7).weights[0], atol=1e-5)

@@ -41,7 +41,7 @@ typedef struct {
     int64_t stiff, look;              /* steps held by stability, and accepted ones, from which others decide */
     double last_event;                /* when, since the beginning; from here on what is changed */
     double time, energy, inadmissible;
-    int64_t taken, events, order, why;
+    int64_t taken, events, why;
     Pace pace;
 } Course;
 
@@ -261,6 +261,40 @@ static int64_t leave(const Room *room, int64_t which) {
     return LEFT;
 }
 
+/* Whether a slide on one line is over at x of step n: its line no longer holds the row, or v has turned. */
+static int is_over(const Room *room, int64_t n, double x, int64_t which) {
+    const Data *data = room->data;
+    const int64_t dim = data->dim, columns = dim + data->outputs, h = room->pattern->slides[2 * which];
+    const int64_t size = room->pattern->rows * columns;
+    const double *start = room->desk->rows + START * size, *z = start + h * columns;
+    cut(n, x, room);
+    if (dot(z + dim, room->trial->curves + n * NODES * size + h * columns + dim, data->outputs) < 0.0) return 1;
+    pulls_here(start, data, room->pattern, room->desk->work);
+    const Met met = pulled_across(room, z, h, room->pattern->slides[2 * which + 1]);
+    return met.noise - met.strength - fabs(met.rest) < 0.0;
+}
+
+/* When a slide ends, from the first zero of its interpolated margins. Over a step that is long beside the fastest rates
+   these may be off: then it ends before the first node where a margin is below zero, or not at all (2). */
+static double end_of(const Room *room, int64_t n, int64_t which) {
+    const int64_t slides = room->pattern->count;
+    double low = room->sought->ended[which], high = 2.0;
+    if (low > 1.0 || room->pattern->span[room->pattern->slides[2 * which]] != 1 || is_over(room, n, low, which)) return low;
+    for (int k = NODES - 1; k >= 0 && TABLES.nodes[k] > low; k--) {
+        const double *values = room->sought->values + k * (3 * slides + 1) + 3 * which;
+        if (values[0] < 0.0 || values[1] < 0.0 || values[2] < 0.0) high = TABLES.nodes[k];
+    }
+    if (high > 1.0 || !is_over(room, n, high, which)) return 2.0;
+    while (high - low > 1e-14) {
+        const double middle = 0.5 * (low + high);
+        if (is_over(room, n, middle, which))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
 /* Whether what a slide ends by is plain: v is there, w is, and the line attracts. */
 static int plain_end(const Room *room, int64_t n, double x, int64_t which) {
     const Data *data = room->data;
@@ -413,6 +447,7 @@ static Event first_event(const Room *room, const Course *course, int64_t n, doub
         double *met = sought->met + 4 * i;
         if (met[2] <= 1.0 && !is_real(room, n, met, course->slack)) met[2] = NEVER;
     }
+    for (int64_t i = 0; i < pattern->count; i++) sought->ended[i] = end_of(room, n, i);
     cut(n, 0.0, room);
     if (crossings && !holds(room, course, crossings)) return other;
     if (crossings) find_unfelt(room, n, length, crossings, limits);
@@ -426,7 +461,7 @@ static Event first_event(const Room *room, const Course *course, int64_t n, doub
             event = (Event){met[2], h, (int64_t)met[1], room->data->dim > 1 && pattern->span[h] == 0};
     }
     for (int64_t i = 0; i < pattern->count; i++)
-        if (sought->ended[i] <= 1.0 && sought->ended[i] <= event.x) event = (Event){sought->ended[i], i, -1, 2};
+        if (sought->ended[i] <= smallest(1.0, event.x)) event = (Event){sought->ended[i], i, -1, 2};
     if (sought->ended[pattern->count] <= smallest(1.0, event.x)) return other; /* the loss level */
     if (event.x <= 1.0 && event.plain == 2 && !plain_end(room, n, event.x, event.row)) event.plain = 0;
     return event;
@@ -522,7 +557,7 @@ static int is_slow(const Course *course, const Room *room, int64_t size) {
     return course->pace.long_step * speed <= SLOW * extent;
 }
 
-/* Take steps of one order from rows `z`, through plain events, as many as may be; the pattern changes in place. The
+/* Take steps from rows `z`, through plain events, as many as may be; the pattern changes in place. The
    velocity where they end is the trial's first stage. */
 PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const Limits *limits, const Method *methods,
                             const Apart *apart, const Trial *trial, const Desk *desk, const Sought *sought,
@@ -530,17 +565,15 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
     const Room room = {data, pattern, limits, methods, apart, trial, desk, sought, record};
     const Form none = {0, 0, 0};
     const int64_t size = pattern->rows * (data->dim + data->outputs);
-    const Method *method = chosen(&course->pace, methods);
     int64_t fresh = 1, flood = 0;
     double *start = desk->rows + START * size;
-    course->order = method->order;
     course->why = DONE;
     memcpy(start, z, sizeof(double) * (size_t)size);
     while (course->taken < course->steps && course->time < course->left) {
         const double least = 1e-15 * (course->began + course->time) + 1e-300;
         Limits allowed;
         if (course->pace.accepted + course->pace.rejected >= course->attempts) break;
-        if (course->taken > 0 && chosen(&course->pace, methods) != method) break;
+        const Method *method = chosen(&course->pace, methods);
         const double length = planned(course, method, &room, &allowed);
         if (!(length > least)) {
             course->why = NO_STEP;
@@ -569,5 +602,5 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         if (course->pace.stiff >= course->stiff) break;
         if (!fresh && course->pace.accepted >= course->look && is_slow(course, &room, size)) break;
     }
-    if (fresh) attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, &none, limits, method, apart->share, trial, desk);
+    if (fresh) attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, &none, limits, methods, apart->share, trial, desk);
 }

@@ -60,10 +60,10 @@ class Explicit:
             self._merged_at, self._merge_wait = state.pace.accepted, min(2 * self._merge_wait, _MERGE_SELDOM)
             if len(steps.curves) > 1:
                 steps = steps.without_last()
-                return self._piece(steps, order, view, began, until)
+                return self._piece(steps, _how(order), view, began, until)
             view = state.view()
         ended = self._end(steps, events, met, until, began)
-        return self._piece(steps, order, view, began, until, ended)
+        return self._piece(steps, _how(order), view, began, until, ended)
 
     def _is_small(self) -> bool:
         """Whether a step of all rows costs so little that events may cut it."""
@@ -94,10 +94,10 @@ class Explicit:
         ended = None if state.is_finite else _status.not_finite(plan.axis, began)
         if ended is None:
             self._look_around()
-        return self._piece(steps, found.order, view, began, until, ended)
+        return self._piece(steps, "steps between events", view, began, until, ended)
 
     def _piece(
-        self, steps: Steps, order: int, view: View, began: float, until: float, ended: Status | None = None
+        self, steps: Steps, how: str, view: View, began: float, until: float, ended: Status | None = None
     ) -> Piece:
         """What was gone, as the loop takes it."""
         state = self.state
@@ -107,7 +107,7 @@ class Explicit:
             return view.point(*steps.at(time - began), time)
 
         ends = [*(began + end for end in steps.ends[:-1]), state.time]
-        return Piece(began, state.time, at, f"explicit steps of order {order}", len(ends), ended=ended, ends=ends)
+        return Piece(began, state.time, at, how, len(ends), ended=ended, ends=ends)
 
     def _failed(self, status: Status) -> Piece:
         """Nothing more can be done here."""
@@ -226,6 +226,10 @@ class Explicit:
     def _soonest_merge(self) -> int:
         now = self.state.carried
         return _MERGE_SOON if len(now.groups.groups) > _MANY_GROUPS or now.riders.size else _MERGE_EVERY
+
+
+def _how(order: int) -> str:
+    return f"explicit steps of order {order}"
 
 
 def _unresolved(time: float) -> float:

@@ -25,7 +25,7 @@ _STOPPED = 2  # no step is long enough to be added to the time
 _COURSE = structure(
     "Course",
     "d began left level slack rtol angle i steps attempts stiff look d last_event time energy inadmissible "
-    "i taken events order why d long short gap overhead smallest i stiffness accepted rejected evaluations",
+    "i taken events why d long short gap overhead smallest i stiffness accepted rejected evaluations",
 )
 _RECORD = structure("Record", "p parts when rows lines kinds strain scratch i room")
 
@@ -67,7 +67,6 @@ class Travelled(NamedTuple):
         last_event: when there was one.
         lengths, parts: of each step, and how much of it was gone.
         trial: the steps' curves.
-        order: of the steps.
         beyond: how far a slide was beyond its end.
         when, rows, lines, kinds: of every event.
         stopped: no step was long enough to be added to the time.
@@ -81,7 +80,6 @@ class Travelled(NamedTuple):
     lengths: Float[np.ndarray, "steps"]
     parts: Float[np.ndarray, "steps"]
     trial: Trial
-    order: int
     beyond: float
     when: Float[np.ndarray, "events"]
     rows: Int[np.ndarray, "events"]
@@ -94,7 +92,7 @@ def travel(
     z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, limits: Limits,
     apart: Float[np.ndarray, "2 passive"], strain: Float[np.ndarray, "active"], pace: Pace, wanted: Wanted,
 ) -> Travelled:  # fmt: skip
-    """Steps of one order from rows ``z`` through plain events; pace and groups' strain are changed."""
+    """Steps from rows ``z`` through plain events; pace and groups' strain are changed."""
     (dim, count), active = data.transposed.shape, len(pattern.side)
     z, own = z.copy(), _with_room(pattern, active)
     trial, parts, when = Trial.room(wanted.steps, len(z), z.shape[1]), np.empty(wanted.steps), np.empty(_EVENTS)
@@ -124,7 +122,7 @@ def travel(
         )
     return Travelled(
         z, pattern, course.time, course.energy, course.last_event, trial.lengths[:taken], parts[:taken], trial,
-        course.order, course.inadmissible, when[:events], rows[:events], lines[:events], _KINDS[kinds[:events]],
+        course.inadmissible, when[:events], rows[:events], lines[:events], _KINDS[kinds[:events]],
         course.why == _STOPPED,
     )  # fmt: skip
 
