@@ -42,21 +42,38 @@ class Comparison:
         return f"{flag} {self.name}: {self.begin:.5g} to {self.end:.5g}, predicted {self.predicted:.5g} ({self.by})"
 
 
-def random_set(number: int) -> bf.Dataset:
+def random_set(number: int, outputs: int = 1) -> bf.Dataset:
     """Four to eight Gaussian samples with Gaussian targets in two or three dimensions."""
-    rng = np.random.default_rng([16, number])
+    rng = np.random.default_rng([16, number] if outputs == 1 else [16, number, outputs])
     dim, samples = 2 + number % 2, int(rng.integers(4, 9))
     inputs = rng.normal(size=(samples, dim))
-    return bf.Dataset(inputs, rng.normal(size=samples), f"random {number}")
+    targets = rng.normal(size=samples if outputs == 1 else (samples, outputs))
+    return bf.Dataset(inputs, targets, f"random {number}" + f", {outputs} outputs" * (outputs > 1))
+
+
+def class_set(number: int) -> bf.Dataset:
+    """Six to nine Gaussian samples of three classes, in turn, in two or three dimensions."""
+    rng = np.random.default_rng([161, number, 3])
+    dim, samples = 2 + number % 2, int(rng.integers(6, 10))
+    return bf.Dataset(rng.normal(size=(samples, dim)), np.arange(samples) % 3, f"classes {number}", classes=range(3))
 
 
 def random_run(number: int) -> list[Comparison]:
     """All plateaus of a random set, or of XOR (50) and the orthogonal pair (51), at 1e-12."""
     named = {50: bf.datasets.xor(), 51: bf.datasets.orthogonal_pair()}
-    data = named.get(number) or random_set(number)
-    until = 3000.0 if number < 50 else 250.0
-    start = bf.Network.init([data.dim, 60, 1], 0.0, 1e-12, seed=number)
-    found = bf.gradient_flow(start, data, until=until).plateaus()
+    return _all_ends(named.get(number) or random_set(number), 60, number, 3000.0 if number < 50 else 250.0)
+
+
+def several_run(number: int) -> list[Comparison]:
+    """All plateaus of a random set with two (even numbers) or three outputs, or of classes (every fifth)."""
+    classes = number % 5 == 4
+    data = class_set(number) if classes else random_set(number, 2 + number % 2)
+    return _all_ends(data, 40, number, 1000.0, "cross-entropy" if classes else "square")
+
+
+def _all_ends(data: bf.Dataset, width: int, seed: int, until: float, loss: str = "square") -> list[Comparison]:
+    start = bf.Network.init([data.dim, width, data.outputs], 0.0, 1e-12, seed=seed)
+    found = bf.gradient_flow(start, data, loss=loss, until=until).plateaus()
     return [Comparison(data.name, p.begin, p.end, p.predicted_end, p.predicted_by, found.until) for p in found]
 
 
@@ -95,10 +112,14 @@ def departure_run(number: int, scale: float) -> Comparison:
 
 
 if __name__ == "__main__":
+    # random, several or almost-symmetric; the first number and the one after the last.
     which, low, high = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     rows: list[Comparison] = []
     for index in range(low, high):
-        new = random_run(index) if which == "random" else [departure_run(index, s) for s in (1e-4, 1e-12)]
+        if which == "almost-symmetric":
+            new = [departure_run(index, s) for s in (1e-4, 1e-12)]
+        else:
+            new = random_run(index) if which == "random" else several_run(index)
         print(*new, sep="\n", flush=True)
         rows += new
     print(

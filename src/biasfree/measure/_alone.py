@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from biasfree import dynamics
-from biasfree.measure._cutting import cut
+from biasfree.measure._cutting import Cut, cut
+from biasfree.measure._samples import Samples
 from biasfree.networks import Network
-from biasfree.theory import _point_losses
 
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 _STRETCHES = 8
 # Residuals that move by less than this share in all are one stretch.
 _STILL = 1e-3
+# With several outputs they are followed for so many times the plateau's length.
+_LATER = 3.0
 
 
 class Stretch(NamedTuple):
     """Residuals and curvatures −∂ℓ/∂f, ∂²ℓ/∂f² of every sample, from a time on."""
 
     begin: float
-    residuals: Float[np.ndarray, "samples"]
-    curvature: Float[np.ndarray, "samples"]
+    residuals: Float[np.ndarray, "samples *outputs"]
+    curvature: Float[np.ndarray, "samples outputs outputs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,39 +43,47 @@ class Alone:
         stretches: their residuals over time; the last one holds for good, or until ``end``.
         end: when they end the plateau by themselves; infinite if they come to rest on it.
         still: the rate at which their sizes change in the last stretch; slower growth than this means nothing.
+        begun, rested: the network of them at the plateau's first moment, and when they are slowest; None if nobody is
+            awake.
     """
 
     stretches: tuple[Stretch, ...]
     end: float
     still: float = 0.0
+    begun: Network | None = None
+    rested: Network | None = None
 
 
-def alone(run: "Trajectory", begin: float, slowest: float, awake: Bool[np.ndarray, "width"], least: float) -> Alone:
-    """Follow the awake neurons alone from ``begin`` on, as far as the run went.
+def alone(run: "Trajectory", each: Cut, awake: Bool[np.ndarray, "width"], least: float) -> Alone:
+    """Follow the awake neurons alone from a plateau's first moment on, as far as the run went.
 
     Args:
-        run: of a two-layer network with one output.
-        begin: of the plateau.
-        slowest: when the run is slowest on it; of several waits of the awake neurons this tells the one that is meant.
+        run: of a two-layer network.
+        each: the plateau. Of several waits of the awake neurons its slowest moment tells the one that is meant.
         awake: which neurons.
         least: the smallest visible fall of the loss.
     """
-    data, loss = run.dataset, run.settings["loss"]
+    begin, slowest = each.begin, each.slowest
+    samples = Samples.of(run)
 
     def stretch(time: float, network: Network | None) -> Stretch:
-        outputs = np.zeros(data.samples) if network is None else np.asarray(network(data.inputs))
-        return Stretch(
-            time,
-            np.asarray(_point_losses.residual(loss, outputs, data.targets)),
-            np.asarray(_point_losses.curvature(loss, outputs, data.targets)),
-        )
+        outputs = samples.zero() if network is None else samples.outputs(network)
+        return Stretch(time, samples.residuals(outputs), samples.curvature(outputs))
 
-    left = float(run.times[-1]) - begin
-    if not awake.any() or not left > 0:
-        return Alone((stretch(begin, None if not awake.any() else _only(run.at(begin), awake)),), np.inf)
-    decay = run.settings["weight_decay"]
-    start = _only(run.at(begin), awake)
-    course = dynamics.gradient_flow(start, data, loss=loss, until=left, weight_decay=decay, rtol=1e-6)
+    if not awake.any():
+        return Alone((stretch(begin, None),), np.inf)
+    start, left = _only(run.at(begin), awake), float(run.times[-1]) - begin
+    method = "auto"
+    if run.template.widths[-1] > 1:
+        # Their end is told by what grows in them; where they would go after it takes long and does not matter.
+        left, method = min(left, _LATER * (each.end - begin)), run.settings["method"]
+    if not left > 0:
+        return Alone((stretch(begin, start),), np.inf, 0.0, start, start)
+    loss, decay = run.settings["loss"], run.settings["weight_decay"]
+    course = dynamics.gradient_flow(
+        start, run.dataset, loss=loss, until=left, weight_decay=decay, rtol=1e-6,
+        method="auto" if method == "descent" else method,
+    )  # fmt: skip
     cuts, _ = cut(course.times, course.objectives(), course.rounding, least)
     first = next((each for each in cuts if begin + each.end > slowest), None)
     end = np.inf if first is None else begin + first.end
@@ -81,18 +91,19 @@ def alone(run: "Trajectory", begin: float, slowest: float, awake: Bool[np.ndarra
     last = (
         len(course.times) - 1 if first is None or np.isinf(end) else int(np.argmin(abs(course.times - first.slowest)))
     )
-    outputs = np.array([np.asarray(course.networks[i](data.inputs)) for i in range(last + 1)])
-    residuals = np.asarray(_point_losses.residual(loss, outputs, data.targets))
+    residuals = samples.residuals(np.array([samples.outputs(course.networks[i]) for i in range(last + 1)]))
+    residuals = residuals.reshape(last + 1, -1)
     moved = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(residuals, axis=0), axis=1))])
     size = float(np.linalg.norm(residuals[-1]))
-    if moved[-1] <= _STILL * max(size, float(np.linalg.norm(data.targets)) * _STILL):
-        return Alone((stretch(begin, course.networks[last]),), end, _pace(course, last))
+    known = (end, _pace(course, last), start, course.networks[last])
+    if moved[-1] <= _STILL * max(size, float(np.linalg.norm(samples.targets)) * _STILL):
+        return Alone((stretch(begin, course.networks[last]),), *known)
     edges = np.linspace(0, moved[-1], _STRETCHES + 1)
     begins = begin + np.interp(edges[:-1], moved, course.times[: last + 1])
     middles = np.searchsorted(moved, 0.5 * (edges[:-1] + edges[1:]))
     found = [stretch(float(t), course.networks[int(i)]) for t, i in zip(begins, middles, strict=True)]
     found.append(stretch(begin + float(course.times[last]), course.networks[last]))
-    return Alone(tuple(found), end, _pace(course, last))
+    return Alone(tuple(found), *known)
 
 
 def _pace(course: "Trajectory", last: int) -> float:

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.datasets import Dataset
+from biasfree.measure._samples import pull
+from biasfree.measure._waking import followed
 from biasfree.networks import Network
-from biasfree.theory import early_flow
 
 _FOLLOWED = 1000
 _SHORTER = (1.0, 0.5, 0.25, 0.1)
@@ -25,8 +26,8 @@ _LARGE = 1e10
 def missing(
     dataset: Dataset,
     slope: float,
-    way: list[tuple[Float[np.ndarray, "samples"], float]],
-    residuals: Float[np.ndarray, "samples"],
+    way: list[tuple[Float[np.ndarray, "samples *outputs"], float]],
+    residuals: Float[np.ndarray, "samples *outputs"],
     init_scale: float,
     decay: float,
 ) -> str:
@@ -40,33 +41,39 @@ def missing(
         init_scale: γ.
         decay: λ.
     """
+    many = _followed(residuals)
     for shorter in _SHORTER:
         share = _growing(dataset, slope, [(r, shorter * time) for r, time in way], residuals, decay)
         if share and shorter == 1:
             return f"About one neuron in {math.ceil(1 / share)} would be, so that a larger width would leave."
         if share:
             return (
-                f"Of {_FOLLOWED} random neurons none would be, at no width of that order; from an init scale of about "
+                f"Of {many} random neurons none would be, at no width of that order; from an init scale of about "
                 f"{init_scale**shorter:.1g} one in {math.ceil(1 / share)} would."
             )
-    return f"Of {_FOLLOWED} random neurons none would be, from no init scale up to {init_scale ** _SHORTER[-1]:.1g}."
+    return f"Of {many} random neurons none would be, from no init scale up to {init_scale ** _SHORTER[-1]:.1g}."
 
 
 def _growing(
     dataset: Dataset,
     slope: float,
-    way: list[tuple[Float[np.ndarray, "samples"], float]],
-    residuals: Float[np.ndarray, "samples"],
+    way: list[tuple[Float[np.ndarray, "samples *outputs"], float]],
+    residuals: Float[np.ndarray, "samples *outputs"],
     decay: float,
 ) -> float:
-    neurons = Network.init([dataset.dim, _FOLLOWED, 1], slope, 1e-6, seed=0)
+    outputs = 1 if residuals.ndim == 1 else residuals.shape[1]
+    neurons = Network.init([dataset.dim, _followed(residuals), outputs], slope, 1e-6, seed=0)
     for before, time in way:
-        grown = early_flow(neurons, Dataset(dataset.inputs, before), until=time).at(time, _LARGE)
+        grown = followed(neurons, dataset.inputs, before, until=time).at(time, _LARGE)
         # Only directions and the balance of w and v matter.
-        sizes = np.maximum(np.abs(grown.weights[0]).max(axis=1), np.abs(grown.weights[1][0]))
+        sizes = np.maximum(np.abs(grown.weights[0]).max(axis=1), np.abs(grown.weights[1]).max(axis=0))
         sizes = np.where(sizes > 0, np.asarray(sizes), 1.0)
         layers = [np.asarray(layer) for layer in grown.weights]
         neurons = neurons.with_weights([layers[0] / sizes[:, None], layers[1] / sizes])
-    rates = early_flow(neurons, Dataset(dataset.inputs, residuals)).rate - decay
-    reach = float(np.mean(np.abs(residuals) * np.linalg.norm(dataset.inputs, axis=1)))
-    return float(np.mean(rates > _NO_RATE * reach))
+    rates = followed(neurons, dataset.inputs, residuals).rate - decay
+    return float(np.mean(rates > _NO_RATE * pull(dataset.inputs, residuals)))
+
+
+def _followed(residuals: np.ndarray) -> int:
+    """Neurons of several outputs are followed one by one, which takes longer."""
+    return _FOLLOWED if residuals.ndim == 1 else _FOLLOWED // 10

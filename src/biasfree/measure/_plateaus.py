@@ -1,8 +1,8 @@
 """Every plateau of a run, explained, and its end predicted.
 
 How a run is cut is told in ``_cutting``, what awake neurons compute in ``_awake``, and what sleeping neurons will do in
-``_waking``. The explanation is for two layers and one output; of any other network the plateaus, their levels and how
-linear the function is there are still told.
+``_waking``, of several outputs also what grows in awake ones (``_inner_growth``). The explanation is for two layers; of
+any other network the plateaus, their levels and how linear the function is there are still told.
 """
 
 import math
@@ -18,11 +18,13 @@ from biasfree.measure import _awake, _story
 from biasfree.measure._awake import ActiveDirection
 from biasfree.measure._cutting import SHOULDER, VISIBLE, Cut, cut
 from biasfree.measure._ending import ending
+from biasfree.measure._inner_growth import Part
 from biasfree.measure._linearity import linearity
 from biasfree.measure._reasons import NOT_TOLD, Reason, reason
+from biasfree.measure._samples import Samples
 from biasfree.networks import Network
 from biasfree.shown import Shown
-from biasfree.theory import Gathering, _point_losses
+from biasfree.theory import Gathering
 
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
@@ -43,17 +45,19 @@ class Plateau:
         nonlinearity: root mean square of f(x) − Mx over the samples and their mirror images, relative to f's; 0 where
             the function is linear.
         linear_map: M by least squares.
-        directions: what awake neurons point to, the largest first. For two layers and one output they are groups that
-            act as one neuron; else the singular directions of the first layer.
+        directions: what awake neurons point to, the largest first. For two layers they are groups that act as one
+            neuron; else the singular directions of the first layer.
         networks: for each linear network that the awake neurons make up, the samples it answers for; None where two
             overlap, or where there is no such description.
         asleep: number of sleeping neurons; None where not told.
         growth: gathering directions of the residuals with their rates, and which sleepers are in whose basin; None
             where not told.
+        parts: for several outputs, directions in which awake neurons grow beside those they have, with their rates.
         predicted_end: from the early flow of the sleepers on the plateau's residuals, from ``begin`` on; infinite if
             no sleeper grows, NaN where nothing is predicted.
         predicted_by: "early flow" of the sleepers; "awake neurons alone", where these turn, or wake without a visible
-            fall, and their own flow had to be followed; "" where nothing ends it or nothing is told.
+            fall, and their own flow had to be followed; "linearised flow", where awake neurons grow in further
+            directions (several outputs); "" where nothing ends it or nothing is told.
         reason: why it ends or does not.
     """
 
@@ -68,6 +72,7 @@ class Plateau:
     networks: tuple[tuple[int, ...], ...] | None
     asleep: int | None
     growth: tuple[Gathering, ...] | None
+    parts: tuple[Part, ...]
     predicted_end: float
     predicted_by: str
     reason: Reason
@@ -204,14 +209,12 @@ def plateaus(trajectory: "Trajectory") -> Plateaus:
 
 def _placed(run: "Trajectory", values: np.ndarray, each: Cut) -> Cut:
     """Begin and end to a thousandth of the time, by integrating again where saved times are too far apart."""
-    data, decay = run.dataset, run.settings["weight_decay"]
-    targets = data.targets
+    samples, decay = Samples.of(run), run.settings["weight_decay"]
 
     def value(t: float) -> float:
         network = run.at(t)
-        points = _point_losses.value(run.settings["loss"], np.asarray(network(data.inputs)), targets)
         norm = sum(float(np.sum(np.asarray(layer) ** 2)) for layer in network.weights)
-        return float(np.sum(points)) / data.samples + 0.5 * decay * norm
+        return samples.mean_loss(samples.outputs(network)) + 0.5 * decay * norm
 
     def placed(time: float, level: float) -> float:
         k = int(np.searchsorted(run.times, time))
@@ -239,18 +242,23 @@ def _explained(run: "Trajectory", each: Cut, way: list[tuple[np.ndarray, float]]
     linear = linearity(network, np.concatenate([data.inputs, -data.inputs]))
     level = float(run.losses[at])
     common = (each.begin, each.end, level, float(run.times[at]), each.after, linear.error, linear.linear_map)
-    simple = network.depth == 2 and data.outputs == 1 and not any(network.skips) and all(network.rectified)
+    simple = network.depth == 2 and not any(network.skips) and all(network.rectified)
     if not simple or run.settings["clock"] == "loss":
-        return Plateau(*common, _first_layer(network), None, None, None, math.nan, "", NOT_TOLD)
-    sleeping = _awake.asleep(network, data)
-    groups = _awake.active_directions(network, ~sleeping, data)
+        return Plateau(*common, _first_layer(network), None, None, None, (), math.nan, "", NOT_TOLD)
+    samples = Samples.of(run)
+    sleeping = _awake.asleep(network, samples)
+    groups = _awake.active_directions(network, ~sleeping, samples)
     least = VISIBLE * float(run.losses.max() - run.losses.min())
-    future = ending(run, each, sleeping, least)
-    told, growth = reason(future, each, run, way), future.waking.growth
+    networks, quiet = _awake.linear_networks(groups), int(sleeping.sum())
+    try:
+        future = ending(run, each, sleeping, least)
+        told, growth = reason(future, each, run, way), future.waking.growth
+    except ArithmeticError as undecided:
+        untold = Reason("not told", f"Its end is not predicted: {undecided}")
+        return Plateau(*common, groups, networks, quiet, (), (), math.nan, "", untold)
     if math.isfinite(each.end) and future.awake.stretches:
         way.append((future.awake.stretches[-1].residuals, each.end - sum(time for _, time in way)))
-    networks = _awake.linear_networks(groups)
-    return Plateau(*common, groups, networks, int(sleeping.sum()), growth, future.end, future.by, told)
+    return Plateau(*common, groups, networks, quiet, growth, future.parts, future.end, future.by, told)
 
 
 def _first_layer(network: Network) -> tuple[ActiveDirection, ...]:
@@ -261,5 +269,6 @@ def _first_layer(network: Network) -> tuple[ActiveDirection, ...]:
     none = np.zeros(0, dtype=int)
     kept = sizes > 0.01 * sizes[0]
     return tuple(
-        ActiveDirection(a, 0, float(s), none, none, False) for a, s in zip(axes[kept], sizes[kept], strict=True)
+        ActiveDirection(a, 0, np.zeros(0), float(s), none, none, False)
+        for a, s in zip(axes[kept], sizes[kept], strict=True)
     )

@@ -10,6 +10,7 @@ from biasfree.lines import lines
 from biasfree.measure._cutting import Cut
 from biasfree.measure._ending import Ending
 from biasfree.measure._missing import missing
+from biasfree.measure._samples import Samples
 
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
@@ -23,9 +24,10 @@ class Reason:
     """Why a plateau ends or stays.
 
     Attributes:
-        kind: "grows" (sleepers grow until they end it), "minimum" (no growth rate is positive: no two-layer network of
-            any width does better, or the data are fitted), "nobody grows" (there are growing directions, but no sleeper
-            in their basins), "turning" (awake neurons have not come to rest and go on by themselves) or "not told".
+        kind: "grows" (sleepers grow until they end it, or, with several outputs, awake neurons in further directions),
+            "minimum" (no growth rate is positive: no two-layer network of any width does better, or the data are
+            fitted), "nobody grows" (there are growing directions, but no sleeper in their basins), "turning" (awake
+            neurons have not come to rest and go on by themselves) or "not told".
         text: the sentence.
     """
 
@@ -33,7 +35,7 @@ class Reason:
     text: str
 
 
-NOT_TOLD = Reason("not told", "It is explained for two-layer networks with one output on the flow's own clock only.")
+NOT_TOLD = Reason("not told", "It is explained for two-layer networks on the flow's own clock only.")
 
 
 def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndarray, float]]) -> Reason:
@@ -47,8 +49,11 @@ def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndar
     """
     end, until = future.end, float(run.times[-1])
     if math.isfinite(end):
-        kind = "turning" if future.turning else "grows"
-        text = "Awake neurons still turn and end it by themselves" if future.turning else "They end it"
+        kind = "turning" if future.turning and not future.inner else "grows"
+        text = "They end it"
+        if future.turning:
+            text = "The awake neurons" if future.inner else "Awake neurons still turn and"
+            text += " end it by themselves"
         if future.unseen:
             text = f"{future.unseen} of these groups wake without a visible fall of the loss; the next one ends it"
         text += f" at t ≈ {end:.4g} by prediction"
@@ -60,8 +65,7 @@ def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndar
     grouped, data = lines(run.dataset.inputs), run.dataset
     residuals = future.awake.stretches[-1].residuals
     pull, even, kept = grouped.pulls(residuals / data.samples)
-    reach = float(np.mean(np.abs(data.targets) * np.linalg.norm(data.inputs, axis=1)))
-    if np.linalg.norm(pull) + np.abs(even[kept]).sum() <= _NOTHING * reach:
+    if np.linalg.norm(pull) + np.abs(even[kept]).sum() <= _NOTHING * Samples.of(run).reach:
         return Reason(
             "minimum",
             "It never ends: no direction has a positive growth rate, so no two-layer network without biases, however "

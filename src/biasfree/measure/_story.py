@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from biasfree.theory._gathering import shown
+
 if TYPE_CHECKING:
     from biasfree.measure._awake import ActiveDirection
+    from biasfree.measure._inner_growth import Part
     from biasfree.measure._plateaus import Plateau, Plateaus
     from biasfree.theory import Gathering
 
@@ -35,7 +38,7 @@ def plateau(one: "Plateau") -> str:
     sentences = [f"From t = {one.begin:.4g} {stays} the loss waits at {one.level:.4g}."]
     sentences += [_function(one)]
     if one.growth is not None:
-        sentences += [_sleepers(one)]
+        sentences += [_sleepers(one), _parts(one)]
     sentences += [one.reason.text]
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -44,7 +47,7 @@ def _function(one: "Plateau") -> str:
     """What the network computes there."""
     if one.growth is not None and not one.directions:
         return "No neuron is awake; the output is still negligible."
-    shown = "; ".join(map(str, one.directions[:_SHOWN])) + (", …" if len(one.directions) > _SHOWN else "")
+    pointing = "; ".join(map(str, one.directions[:_SHOWN])) + (", …" if len(one.directions) > _SHOWN else "")
     linear = f"linear up to {one.nonlinearity:.2g} of its output"
     if one.growth is None:
         return f"The function is {linear}."
@@ -59,7 +62,7 @@ def _function(one: "Plateau") -> str:
         what = f"The network is {len(one.networks)} linear networks, on samples {each}"
         if one.nonlinearity <= _LINEAR:
             what += f" (together {linear})"
-    return f"{what}; awake neurons point to {shown}."
+    return f"{what}; awake neurons point to {pointing}."
 
 
 def _listed(samples: Sequence[int]) -> str:
@@ -70,16 +73,26 @@ def _sleepers(one: "Plateau") -> str:
     """Who sleeps where."""
     if not one.growth or not one.asleep:
         return ""
-    shown = "; ".join(map(growing, one.growth[:_SHOWN])) + ("; …" if len(one.growth) > _SHOWN else "")
-    return f"Of {one.asleep} sleeping neurons the residuals draw {shown}."
+    drawn = "; ".join(map(growing, one.growth[:_SHOWN])) + ("; …" if len(one.growth) > _SHOWN else "")
+    return f"Of {one.asleep} sleeping neurons the residuals draw {drawn}."
+
+
+def _parts(one: "Plateau") -> str:
+    """What grows inside awake neurons."""
+    if not one.parts:
+        return ""
+    listed = "; ".join(
+        f"(w, v) = ±({shown(part.direction)}, {shown(part.output)}) in {len(part.neurons)} of them at rate "
+        f"{part.rate:.3g}"
+        for part in one.parts[:_SHOWN]
+    )
+    return f"Awake neurons also grow in further directions: {listed}{'; …' if len(one.parts) > _SHOWN else ''}."
 
 
 def growing(group: "Gathering") -> str:
     """A gathering direction and its sleepers."""
-    shown = ", ".join(f"{x:.3g}" if abs(x) > 1e-9 else "0" for x in group.direction[:6])
-    tail = ", …" if len(group.direction) > 6 else ""
-    sign = ">" if group.sign > 0 else "<"
-    return f"{len(group.neurons)} to ({shown}{tail}), v {sign} 0, at rate {group.rate:.3g}"
+    v = f"v {'>' if group.sign > 0 else '<'} 0" if group.sign else f"v along {shown(group.output)}"
+    return f"{len(group.neurons)} to {shown(group.direction)}, {v}, at rate {group.rate:.3g}"
 
 
 def as_dict(one: "Plateau") -> dict[str, Any]:
@@ -96,6 +109,7 @@ def as_dict(one: "Plateau") -> dict[str, Any]:
         "networks": None if one.networks is None else [list(each) for each in one.networks],
         "asleep": one.asleep,
         "growth": None if one.growth is None else [_growth(each) for each in one.growth],
+        "parts": [_part(each) for each in one.parts],
         "predicted_end": number(one.predicted_end),
         "predicted_by": one.predicted_by,
         "prediction_error": number(one.prediction_error),
@@ -113,6 +127,7 @@ def _direction(each: "ActiveDirection") -> dict[str, Any]:
     return {
         "direction": each.direction.tolist(),
         "sign": each.sign,
+        "output": each.output.tolist(),
         "size": each.size,
         "neurons": each.neurons.tolist(),
         "samples": each.samples.tolist(),
@@ -124,7 +139,18 @@ def _growth(each: "Gathering") -> dict[str, Any]:
     return {
         "direction": each.direction.tolist(),
         "sign": each.sign,
+        "output": each.output.tolist(),
         "rate": each.rate,
         "neurons": each.neurons.tolist(),
         "on_kink": each.on_kink,
+    }
+
+
+def _part(each: "Part") -> dict[str, Any]:
+    return {
+        "direction": each.direction.tolist(),
+        "output": each.output.tolist(),
+        "rate": each.rate,
+        "end": number(each.end),
+        "neurons": each.neurons.tolist(),
     }

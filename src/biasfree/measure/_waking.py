@@ -6,6 +6,9 @@ extremum of G(u) = ⟨r σ(uᵀx)⟩ and grows there at the rate |G(u)|, less by
 an awake neuron at rest feels nothing: ⟨r σ' x⟩ is what the awake neuron has brought to zero. While awake neurons still
 come to rest, their residuals are taken for constant over short stretches, one after the other.
 
+With several outputs r and v have K entries, ẇ = Mv, v̇ = Mᵀw with M the matrix of the neuron's cell, and a neuron
+gathers at a pair of singular vectors of M. In an awake neuron's cell only what that neuron uses of M is zero.
+
 **The predicted end.** Let s(t) be the output of the sleepers that grow. Along it the loss falls by
 ⟨r s⟩ − ½⟨h s²⟩ with h the loss's curvature, at most by ⟨r s⟩²/2⟨h s²⟩. A tenth of that, the share of a transition that
 belongs to the plateau before it, is made when ⟨h s²⟩/⟨r s⟩ = 1 − √0.9. The first gathering group to reach this ends it.
@@ -14,19 +17,23 @@ belongs to the plateau before it, is made when ⟨h s²⟩/⟨r s⟩ = 1 − √
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 
 from biasfree.datasets import Dataset
 from biasfree.measure._alone import Alone, Stretch
 from biasfree.measure._cutting import SHOULDER
+from biasfree.measure._samples import pull
 from biasfree.networks import Network
-from biasfree.theory import EarlyFlow, Gathering, early_flow, gather
+from biasfree.theory import EarlyFlow, Gathering, SeveralEarlyFlow, early_flow, early_flow_several, gather
 
-_GROWN = 1 - np.sqrt(1 - SHOULDER)
-# A sample whose input is below this share of ‖w‖‖x‖ is not seen.
-_SEEN = 1e-12
+GROWN = 1 - np.sqrt(1 - SHOULDER)
+# A sample whose input is below this share of ‖w‖‖x‖ is not seen: an edge is met up to the flow's own accuracy.
+_SEEN = 1e-7
+Flow = EarlyFlow | SeveralEarlyFlow
 # Rates below this share of what the residuals could pull with are zero.
-_NO_RATE = 1e-6
+NO_RATE = 1e-6
+# So many e-folds at the smallest rate that counts are followed.
+_FOLDS = 100.0
 # Beyond this size a neuron sleeps no more, whatever the units.
 _LARGE = 1e10
 
@@ -69,7 +76,7 @@ def waking(
     """Follow the sleepers of a two-layer network on the residuals of the awake neurons.
 
     Args:
-        network: at the plateau's first moment; one output.
+        network: at the plateau's first moment.
         sleeping: rows of the neurons that sleep.
         dataset: the samples.
         awake: the awake neurons alone.
@@ -79,11 +86,7 @@ def waking(
     none = np.zeros(0, dtype=int)
     begin = awake.stretches[0].begin
     rows = np.asarray(network.weights[0])[sleeping]
-    seen = np.ones(len(sleeping), dtype=bool)
-    if network.slope == 0 and not network.is_linear:
-        # A neuron that was left at the edge of the cell in which it sees nothing stays there.
-        sizes = np.linalg.norm(dataset.inputs, axis=1) * np.linalg.norm(rows, axis=1, keepdims=True)
-        seen = (rows @ dataset.inputs.T > _SEEN * sizes).any(axis=1)
+    seen = sees(network, dataset.inputs)[sleeping]
     inactive, sleeping, rows = sleeping[~seen], sleeping[seen], rows[seen]
     if not sleeping.size:
         return Waking.nobody(inactive)
@@ -91,8 +94,8 @@ def waking(
     flows = _followed(sleepers, dataset, awake.stretches, decay)
     flow, last = flows[-1], awake.stretches[-1]
     # Who sleeps in an awake neuron's cell grows while that one comes to rest, and no longer: the last stretch decides.
-    reach = float(np.mean(np.abs(last.residuals) * np.linalg.norm(dataset.inputs, axis=1)))
-    growing = flow.rate - decay > max(_NO_RATE * reach, 2 * awake.still)
+    reach = pull(dataset.inputs, last.residuals)
+    growing = flow.rate - decay > max(NO_RATE * reach, 2 * awake.still)
     end, first = np.inf, none
     for each, now, after in zip(flows, awake.stretches, (*awake.stretches[1:], None), strict=True):
         grown, members = _grown(each, growing, dataset.inputs, now, decay)
@@ -101,18 +104,31 @@ def waking(
             break
     resting = sleeping[~growing]
     groups = tuple(_renamed(group, sleeping, decay) for group in gather(flow) if growing[group.neurons[0]])
-    if learning_rate and groups and np.isfinite(end):
-        gain = learning_rate * groups[0].rate
-        end = begin + (end - begin) * gain / np.log1p(gain)
+    if groups and np.isfinite(end):
+        end = begin + (end - begin) * lag(learning_rate * groups[0].rate)
     fall = 0.0
     if first.size:
         fall = float((flow.rate[first[0]] - decay) ** 2 / (2 * _weights(flow, dataset.inputs, last)[first[0]]))
     return Waking(groups, float(end), sleeping[first], fall, resting, inactive)
 
 
-def _followed(sleepers: Network, dataset: Dataset, stretches: tuple[Stretch, ...], decay: float) -> list[EarlyFlow]:
+def sees(network: Network, inputs: Float[np.ndarray, "samples dim"]) -> Bool[np.ndarray, "width"]:
+    """Which neurons are active on some sample; one left at the edge of the cell in which it sees nothing is not."""
+    rows = np.asarray(network.weights[0])
+    if network.slope > 0 or network.is_linear:
+        return np.ones(len(rows), dtype=bool)
+    sizes = np.linalg.norm(inputs, axis=1) * np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray((rows @ inputs.T > _SEEN * sizes).any(axis=1))
+
+
+def lag(gain: float) -> float:
+    """By what descent's clock runs slow: ηρ/ln(1 + ηρ); 1 for a flow, η = 0."""
+    return float(gain / np.log1p(gain)) if gain else 1.0
+
+
+def _followed(sleepers: Network, dataset: Dataset, stretches: tuple[Stretch, ...], decay: float) -> list[Flow]:
     """The sleepers' flow on each stretch, from where the one before has brought them."""
-    flows: list[EarlyFlow] = []
+    flows: list[Flow] = []
     for k, now in enumerate(stretches):
         if k:
             length = now.begin - stretches[k - 1].begin
@@ -120,28 +136,54 @@ def _followed(sleepers: Network, dataset: Dataset, stretches: tuple[Stretch, ...
             sleepers = Network(
                 [fading * np.asarray(layer) for layer in flows[-1].at(length, _LARGE).weights], sleepers.slope
             )
-        flows.append(early_flow(sleepers, Dataset(dataset.inputs, now.residuals)))
+        flows.append(followed(sleepers, dataset.inputs, now.residuals))
     return flows
+
+
+def followed(
+    neurons: Network,
+    inputs: Float[np.ndarray, "samples dim"],
+    residuals: Float[np.ndarray, "samples *outputs"],
+    until: float = np.inf,
+) -> Flow:
+    """The early flow of neurons on residuals, for one output or several.
+
+    Raises:
+        ArithmeticError: with several outputs, a neuron whose way could not be decided.
+    """
+    if residuals.ndim == 1:
+        return early_flow(neurons, Dataset(inputs, residuals), until=until)
+    # What is slower than the smallest rate that counts is not followed to its end.
+    slowest = NO_RATE * pull(inputs, residuals)
+    until = min(until, _FOLDS / slowest) if slowest else until
+    return early_flow_several(neurons, Dataset(inputs, residuals), until=until)
 
 
 def _renamed(group: Gathering, sleeping: np.ndarray, decay: float) -> Gathering:
     return Gathering(
-        group.direction, group.sign, group.rate - decay, group.basin, sleeping[group.neurons], group.on_kink
+        group.direction,
+        group.sign,
+        group.output,
+        group.rate - decay,
+        group.basin,
+        sleeping[group.neurons],
+        group.on_kink,
     )
 
 
-def _weights(flow: EarlyFlow, inputs: np.ndarray, now: Stretch) -> np.ndarray:
-    """⟨hσ²⟩ at the limits."""
+def _weights(flow: Flow, inputs: np.ndarray, now: Stretch) -> np.ndarray:
+    """⟨hσ²⟩ at the limits, h the curvature along the limit of v."""
     reach = flow.limit_direction @ inputs.T
-    return np.asarray(np.mean(now.curvature * np.maximum(reach, flow.network.slope * reach) ** 2, axis=1))
+    curvature = np.einsum("hk,pkl,hl->hp", flow.limit_output, now.curvature, flow.limit_output)
+    return np.asarray(np.mean(curvature * np.maximum(reach, flow.network.slope * reach) ** 2, axis=1))
 
 
 def _grown(
-    flow: EarlyFlow, growing: np.ndarray, inputs: np.ndarray, now: Stretch, decay: float
+    flow: Flow, growing: np.ndarray, inputs: np.ndarray, now: Stretch, decay: float
 ) -> tuple[float, Int[np.ndarray, "members"]]:
     """When the first group of growing sleepers has made a tenth of what it can, counted from the stretch's begin.
 
-    A group of rate ρ has an output u²σ(rᵀx), u² = Σ|v|‖w‖ = Σe^{2(ln amplitude + ρt)}, and can make all of its fall
+    A group of rate ρ has an output u²σ(rᵀx), u² = Σ‖v‖‖w‖ = Σe^{2(ln amplitude + ρt)}, and can make all of its fall
     with u² = ρ/⟨hσ²⟩.
     """
     rate = flow.rate - decay
@@ -152,7 +194,7 @@ def _grown(
         if members.size:
             size = np.logaddexp.reduce(2 * flow.log_amplitude[members])
             with np.errstate(divide="ignore"):  # a sleeper that meets only samples whose loss is flat
-                enough = np.log(_GROWN * rate[members[0]] / weights[members[0]])
+                enough = np.log(GROWN * rate[members[0]] / weights[members[0]])
             time = float(enough - size) / (2 * rate[members[0]])
             first, who = (time, members) if time < first else (first, who)
     return first, who

@@ -52,6 +52,11 @@ class EarlyFlow:
     network: Network
     _segments: Segments
 
+    @property
+    def limit_output(self) -> Float[np.ndarray, "width 1"]:
+        """``limit_sign`` as a direction of the one output."""
+        return self.limit_sign[:, None]
+
     def at(self, time: float, largest: float = np.inf) -> Network:
         """The network at a flow time, as long as its output is negligible.
 

@@ -14,7 +14,7 @@ these are the modes of ``_modes``.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from biasfree import checks, losses
 from biasfree.datasets import Dataset
@@ -31,19 +31,21 @@ class SeveralEarlyFlow:
     Attributes:
         directions: the lines whose crossing changes anything, shape (lines, dim).
         switches: the table of events.
-        limit_input: where each neuron's w ends up pointing if the phase lasts, shape (width, dim).
+        limit_direction: where each neuron's w ends up pointing if the phase lasts, shape (width, dim).
         limit_output: where its v ends up pointing, shape (width, outputs).
         rate: each neuron's final rate of growth, 0 for neurons without a growing part.
         log_amplitude: ln of the size ‖w‖ ≈ ‖v‖ that, grown at ``rate`` from t = 0, gives the neuron's late size.
+        sliding: for each neuron, the lines (columns) it finally slides on, shape (width, lines).
         network: the start.
     """
 
     directions: Float[np.ndarray, "lines dim"]
     switches: Switches
-    limit_input: Float[np.ndarray, "width dim"]
+    limit_direction: Float[np.ndarray, "width dim"]
     limit_output: Float[np.ndarray, "width outputs"]
     rate: Float[np.ndarray, "width"]
     log_amplitude: Float[np.ndarray, "width"]
+    sliding: Bool[np.ndarray, "width lines"]
     network: Network
     _segments: Segments
 
@@ -53,10 +55,13 @@ class SeveralEarlyFlow:
         growing = self.rate > 0
         return np.where(growing, -self.log_amplitude / np.where(growing, self.rate, 1.0), np.inf)
 
-    def at(self, time: float) -> Network:
-        """The network at a flow time, as long as its output is negligible."""
+    def at(self, time: float, largest: float = np.inf) -> Network:
+        """The network at a flow time, as long as its output is negligible.
+
+        Neurons that would be larger than ``largest``, for which the phase is over, are given that size.
+        """
         first, second, log_size = self._segments.at(checks.non_negative(time, "time"), self.network.widths[1])
-        size = np.exp(log_size)[:, None]
+        size = np.exp(np.minimum(log_size, np.log(largest)))[:, None]
         return self.network.with_weights([size * first, (size * second).T])
 
     def __str__(self) -> str:
@@ -113,8 +118,8 @@ def _result(runner: SeveralRunner, network: Network) -> SeveralEarlyFlow:
     with np.errstate(divide="ignore"):
         log_amplitude = np.log(np.where(growing, np.abs(part), resting)) + runner.log_size - rate * runner.time
     return SeveralEarlyFlow(
-        runner.directions, runner.switches(), _unit(inputs), _unit(outputs), rate, log_amplitude, network,
-        runner.segments(),
+        runner.directions, runner.switches(), _unit(inputs), _unit(outputs), rate, log_amplitude,
+        runner.sliding.copy(), network, runner.segments(),
     )  # fmt: skip
 
 

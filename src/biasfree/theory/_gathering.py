@@ -3,6 +3,9 @@
 A balanced neuron's direction r climbs G if w₂ > 0 and descends it if w₂ < 0; it ends at a maximum or minimum, in the
 smooth part of G (r = ±c̄) or on a kink, and grows at the rate |G(r)| there. One pair ±β̄ means one linear network;
 several directions mean that the network acts as several linear networks, each learned at a time of its own.
+
+With several outputs a neuron (w, v) gathers at a pair of singular vectors of the matrix M of its cell, and grows at the
+singular value (``early_flow_several``).
 """
 
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from biasfree.lines import up_to_sign
 from biasfree.networks import Network
 from biasfree.theory._early import escape_time
 from biasfree.theory._early_flow import EarlyFlow, early_flow
+from biasfree.theory._early_several import SeveralEarlyFlow
 
 # Limits are exact up to rounding; two that differ by more are different.
 _SAME = 1e-7
@@ -27,7 +31,8 @@ class Gathering:
 
     Attributes:
         direction: r, a unit vector.
-        sign: the sign of w₂ of the neurons that gather there.
+        sign: the sign of w₂ of the neurons that gather there; 0 for several outputs.
+        output: the direction of their v, a unit vector over the outputs; (sign,) for one.
         rate: at which they grow, |G(r)| (times ½ for the logistic loss).
         basin: the share of all neurons that end here.
         neurons: which ones.
@@ -36,6 +41,7 @@ class Gathering:
 
     direction: Float[np.ndarray, "dim"]
     sign: int
+    output: Float[np.ndarray, "outputs"]
     rate: float
     basin: float
     neurons: Int[np.ndarray, "members"]
@@ -47,19 +53,26 @@ class Gathering:
 
     def __str__(self) -> str:
         """Direction, rate and basin."""
-        # What rounding leaves of a zero is shown as one.
-        shown = ", ".join(f"{x:.3g}" if abs(x) > 1e-9 else "0" for x in self.direction[:6]) + (
-            ", …" if len(self.direction) > 6 else ""
-        )
-        sign, kind = ">" if self.sign > 0 else "<", "a kink" if self.on_kink else "smooth"
-        return f"w₂ {sign} 0 → ({shown}), rate {self.rate:.4g}, {self.basin:.0%} of neurons, {kind}"
+        kind = "a kink" if self.on_kink else "smooth"
+        group = f"w₂ {'>' if self.sign > 0 else '<'} 0" if self.sign else f"w₂ → {shown(self.output)}, w₁"
+        return f"{group} → {shown(self.direction)}, rate {self.rate:.4g}, {self.basin:.0%} of neurons, {kind}"
 
 
-def gather(flow: EarlyFlow) -> tuple[Gathering, ...]:
+def shown(direction: Float[np.ndarray, "entries"]) -> str:
+    """A direction in brackets, its first entries if it has many; what rounding leaves of a zero is one.
+
+    >>> shown(np.array([0.6, -0.8, 1e-17]))
+    '(0.6, -0.8, 0)'
+    """
+    entries = ", ".join(f"{x:.3g}" if abs(x) > 1e-9 else "0" for x in direction[:6])
+    return f"({entries}{', …' if len(direction) > 6 else ''})"
+
+
+def gather(flow: EarlyFlow | SeveralEarlyFlow) -> tuple[Gathering, ...]:
     """The gathering directions of a network's own neurons, the fastest first; neurons that do not grow are left out.
 
     Args:
-        flow: of ``early_flow``, without ``until``.
+        flow: of ``early_flow`` or ``early_flow_several``, without ``until``.
 
     >>> from biasfree import datasets
     >>> groups = gather(early_flow(Network.init([2, 60, 1], slope=0.0, init_scale=1e-6, seed=0), datasets.xor()))
@@ -68,16 +81,19 @@ def gather(flow: EarlyFlow) -> tuple[Gathering, ...]:
     """
     growing = np.flatnonzero(flow.rate > 0)
     line, side, _ = up_to_sign(flow.limit_direction[growing], _SAME)
-    keys = np.column_stack([line, side > 0, flow.limit_sign[growing] > 0])
+    across, sign, _ = up_to_sign(flow.limit_output[growing], _SAME)
+    keys = np.column_stack([line, side > 0, across, sign > 0])
     _, group = np.unique(keys, axis=0, return_inverse=True)
     found = []
     for which in range(group.max(initial=-1) + 1):
         members = growing[group.ravel() == which]
         first = members[0]
+        output = flow.limit_output[first]
         found.append(
             Gathering(
                 flow.limit_direction[first],
-                int(flow.limit_sign[first]),
+                int(output[0]) if len(output) == 1 else 0,
+                output,
                 float(flow.rate[first]),
                 len(members) / len(flow.rate),
                 members,
