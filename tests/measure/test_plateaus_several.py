@@ -28,7 +28,7 @@ def modes() -> tuple[bf.Dataset, np.ndarray, np.ndarray]:
 
 @functools.cache
 def mode_by_mode() -> bf.measure.Plateaus:
-    start = bf.Network.init([2, 20, 2], slope=0.0, scale=1e-12, seed=0)
+    start = bf.Network.init([2, 20, 2], slope=0.0, init_scale=1e-12, seed=0)
     return bf.gradient_flow(start, modes()[0], until=200).plateaus()
 
 
@@ -67,7 +67,7 @@ class TestModesOneByOne:
 def test_an_output_that_is_always_zero_changes_nothing() -> None:
     data = bf.datasets.orthogonal_pair()
     padded = bf.Dataset(data.inputs, np.column_stack([data.targets, np.zeros(data.samples)]))
-    start = bf.Network.init([2, 20, 1], slope=0.0, scale=1e-12, seed=0)
+    start = bf.Network.init([2, 20, 1], slope=0.0, init_scale=1e-12, seed=0)
     first, second = (np.asarray(layer) for layer in start.weights)
     wide = bf.Network([first, np.concatenate([second, np.zeros_like(second)])], 0.0)
     one, two = (bf.gradient_flow(*pair, until=120).plateaus() for pair in ((start, data), (wide, padded)))

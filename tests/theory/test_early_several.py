@@ -76,7 +76,7 @@ def test_a_direction_that_lies_on_a_line_is_not_crossed_again_and_again() -> Non
     # Either sample's neurons gather across the other sample's line.
     data = datasets.orthogonal_pair()
     padded = Dataset(data.inputs, np.column_stack([data.targets, np.zeros(data.samples)]))
-    start = Network.init([2, 20, 1], slope=0.0, scale=1e-12, seed=0)
+    start = Network.init([2, 20, 1], slope=0.0, init_scale=1e-12, seed=0)
     grown = theory.early_flow(start, data).at(25.0)
     for scale in (1.0, 1e12):
         one = theory.early_flow(start.with_weights([scale * np.asarray(layer) for layer in grown.weights]), data)

@@ -96,10 +96,12 @@ class SeveralModes:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rates, falling, and coefficients of on_first·w + on_second·v of neuron n: (terms,) and (some, terms)."""
         one, other = on_first @ self.first[n], on_second @ self.second[n]
-        # What a cancellation leaves of a direction that lies on a line would cross it after any time.
-        least = ROUNDING * (np.abs(on_first) @ np.abs(self.first[n]) + np.abs(on_second) @ np.abs(self.second[n]))
+        # What a cancellation leaves of a direction that lies on a line would cross it again and again. Neurons have
+        # size one.
+        least = ROUNDING * (np.abs(on_first).sum(axis=1) + np.abs(on_second).sum(axis=1))[:, None]
         up, down = (np.where(np.abs(part) <= least, 0.0, part) for part in (one + other, one - other))
-        constant = on_first @ self.across[n] + on_second @ self.still[n]
+        constant = (on_first @ self.across[n] + on_second @ self.still[n])[:, None]
+        constant = np.where(np.abs(constant) <= least, 0.0, constant)
         rates = np.concatenate([self.rate[n], -self.rate[n], [0.0]])
         parts = np.column_stack([up * self.up[n], down * self.down[n], constant])
         order = np.argsort(-rates, kind="stable")
