@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _measure(quick: bool, only: str | None) -> dict[str, Any]:
-    """Memory first, while this process is still small; the rest is imported when its turn comes."""
+    """The rest is imported when its turn comes."""
     results: dict[str, Any] = {}
     if only in (None, "figure3"):
         _need("torch", "torchdiffeq")
