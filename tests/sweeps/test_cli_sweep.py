@@ -95,7 +95,14 @@ def test_shipped_plans_are_plans(name) -> None:
         ("width = 10", 'width = "ten"', 7, "width must be a number"),
         ("seeds = 2", "seeds = 2\nseeds = 3", 3, "no valid TOML"),
         ("seeds = 2", 'seeds = 2\nrefine = "verdict"', 3, "unknown kept quantity"),
-        ("until = 2", "", None, "needs 'until'"),
+        ("until = 2", "", 5, "needs 'until'"),
+        ("until = 2", "until = -2", 8, "until must be a finite number above 0"),
+        ("width = 10", "width = inf", 7, "width must be a whole number"),
+        ("width = 10", 'loss = "cubic"', 7, "unknown loss"),
+        ("seeds = 2", "seeds = [0.5]", 2, "must be a whole number"),
+        ('"final_loss"', "3", 3, "keep must be names"),
+        ('"final_loss"', '""', 3, "unknown quantity"),
+        ("[axes]", '[plot]\nboundary = [{ quantity = "final_loss", level = "x" }]\n[axes]', 11, "must be a number"),
         ("[axes]", '[plot]\nshow = ["leaves"]\n[axes]', 11, "unknown kept quantity to show 'leaves'"),
         ("[axes]", '[plot]\nshown = ["final_loss"]\n[axes]', 11, "unknown entry of plot 'shown'"),
     ],
@@ -107,8 +114,7 @@ def test_bad_plans_are_a_sentence_with_the_line(run, tmp_path, old, new, line, s
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
-    if line is not None:
-        assert re.search(rf"line {line}\b", err), err
+    assert re.search(rf"line {line}\b", err), err
     assert not (tmp_path / "plan.runs").exists()
 
 

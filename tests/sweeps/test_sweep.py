@@ -153,7 +153,20 @@ def test_own_functions_saved_and_read_again(tmp_path) -> None:
         (BASE, {"width": [3]}, {"seeds": [1, 1]}, "different whole numbers"),
         (BASE, {"width": [3, 4]}, {"refine": "verdict"}, "unknown kept quantity"),
         (BASE, {"loss": ["square"]}, {"refine": "final_loss"}, "at least two numbers"),
+        (BASE, {"width": [3]}, {"seeds": [0.5]}, "each of seeds must be a whole number"),
+        (BASE, {"width": [3]}, {"seeds": 10**19}, "seeds may be at most"),
+        (BASE, {"width": [3]}, {"keep": [3]}, "names of quantities or functions"),
+        (BASE, {"width": [math.inf]}, {}, "whole number"),
+        (BASE, {"slope": Range(0, 1, 10**10)}, {}, "at most 1,000,000 values"),
+        (BASE, [("width", [3])], {}, "values by name"),
+        (BASE, {"slope": [0.0, 0.5]}, {"refine": "final_loss", "levels": 40}, "levels may be at most 12"),
+        (BASE | {"loss": "sqare"}, {"width": [3]}, {}, "Did you mean 'square'"),
+        (BASE | {"slope": 2}, {"width": [3]}, {}, r"slope must lie in \[0, 1\]"),
+        (BASE | {"stop": "departur"}, {"width": [3]}, {}, "Did you mean 'departure'"),
+        (BASE | {"init_scale": -1.0}, {"width": [3]}, {}, "init_scale must be a finite number above 0"),
+        ({"data": "symmetric_gaussian", "dim": 0, "until": 1}, {"width": [3]}, {}, "dim must be"),
         (own_runs.wave, {"a": [1.0]}, {"keep": ()}, "needs 'b'"),
+        (BASE, {"width": [3]}, {"workers": 0}, "workers must be"),
         (BASE, {"width": [3]}, {"workers": 2, "scheduler": "tcp://127.0.0.1:1"}, "give one of both"),
     ],
 )
@@ -170,6 +183,33 @@ def test_a_scheduler_that_is_not_there(monkeypatch) -> None:
     monkeypatch.setattr(_engine, "_NO_ANSWER", 0.5)
     with pytest.raises(ValueError, match="no scheduler answers at"):
         bf.sweep(BASE, {"width": [3]}, keep=["final_loss"], scheduler="tcp://127.0.0.1:1")
+
+
+def test_ranges_of_whole_numbers_are_whole() -> None:
+    found = bf.sweep(BASE, {"width": Range(10, 1000, 4, "log")}, keep="linear_loss").dataset
+    assert found.width.to_numpy().tolist() == [10, 46, 215, 1000]
+
+
+def test_a_quantity_that_is_a_word_in_one_run_is_one_in_all(tmp_path) -> None:
+    def height(a: float) -> float | str:
+        return "none" if a == 2 else a / 3 if a else math.nan
+
+    for values in ([0.0, 1.0, 2.0, 3.0], [2.0, 3.0, 0.0, 1.0]):  # batches of one run, then of three
+        for _ in range(2):  # computed, then read again
+            found = bf.sweep(height, {"a": values}, folder=tmp_path / f"{values[0]}").dataset.squeeze("seed")
+            told = [str(found.height.sel(a=a).item()) for a in (0.0, 1.0, 2.0, 3.0)]
+            assert told == ["", repr(1 / 3), "none", "1.0"]
+
+
+def test_what_an_own_run_cannot_return_is_a_sentence() -> None:
+    def nothing(a: float) -> None:
+        return None
+
+    def a_level(a: float) -> dict[str, float]:
+        return {"level": a}
+
+    assert "must return a number, a word, or a dict" in next(iter(bf.sweep(nothing, {"a": [1.0]}).failures))
+    assert "cannot be called 'level'" in next(iter(bf.sweep(a_level, {"a": [1.0]}).failures))
 
 
 def test_functions_that_no_key_can_hold_are_refused() -> None:

@@ -1,6 +1,7 @@
 """``biasfree sweep``: a plan of many runs, and the picture of what they found."""
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -92,7 +93,7 @@ def _run(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from biasfree import checks, files, report, sweeps
+    from biasfree import files, report, sweeps
     from biasfree.report import _plots
 
     os.environ["BIASFREE_QUIET"] = "1"  # the progress line says enough
@@ -102,14 +103,13 @@ def _run(
     result = files.writable(out or base.with_suffix(".nc"), (".nc",))
     if plot is not None:
         files.writable(plot, _plots.FORMATS)
-    if workers is not None:
-        checks.count(workers, "workers")
     kept = folder or base.with_suffix(".runs")
     try:
         with report.sweep_progress(quiet or as_json) as progress:
             found = sweeps.run_plan(plan, kept, workers=workers, scheduler=scheduler, progress=progress)
         _write(found, result, plot, show)
     except KeyboardInterrupt:
+        logging.getLogger("asyncio").disabled = True  # else it tells, as the process ends, what Dask left behind
         typer.echo(f"interrupted; finished runs are kept in {kept}, and the same command goes on.", err=True)
         sys.exit(130)
     except (sweeps.StoreError, sweeps.ClusterError) as error:

@@ -112,14 +112,14 @@ def normalised(name: str, value: Any, argument: Argument) -> Value:
     if value is None:
         return None
     if argument.kind in ("number", "count"):
-        if isinstance(value, (str, bool)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ValueError(f"{name} must be a number, got {value!r}.")
         number = float(value)
         if math.isnan(number):
             raise ValueError(f"{name} must be a number, got {value!r}.")
         if argument.kind == "number":
             return number
-        if number != int(number):
+        if not number.is_integer():
             raise ValueError(f"{name} must be a whole number, got {value!r}.")
         return int(number)
     if argument.kind == "flag" and not isinstance(value, bool):

@@ -104,12 +104,14 @@ class Cluster:
         begin = 0
         try:
             while (queue or begin < len(runs) or self._pending) and not stopped():
-                room = 2 * self._threads() + 1 - len(self._pending)
-                for _ in range(room):
+                threads = self._threads()
+                for _ in range(2 * threads + 1 - len(self._pending)):
                     if queue:
                         batch = queue.popleft()
                     elif begin < len(runs):
-                        batch = runs[begin : begin + pace.size]
+                        # Small batches at the end, so that no worker waits for another's last one.
+                        size = min(pace.size, 1 + (len(runs) - begin) // (2 * max(1, threads)))
+                        batch = runs[begin : begin + size]
                         begin += len(batch)
                     else:
                         break
@@ -192,10 +194,8 @@ def engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
     """The engine that is asked for: this process, ``workers`` local processes, or a scheduler's address.
 
     Raises:
-        ValueError: both at once, a scheduler that does not answer, or Dask is not installed.
+        ValueError: a scheduler that does not answer, or Dask is not installed.
     """
-    if workers is not None and scheduler is not None:
-        raise ValueError("workers are processes of this machine, a scheduler has its own: give one of both.")
     if scheduler is None and (workers is None or workers == 1):
         yield Here()
         return

@@ -1,6 +1,5 @@
 """What a sweep is asked: a base, axes, seeds, and what to keep of each run."""
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +11,15 @@ from biasfree import checks, datasets
 from biasfree.datasets import Dataset
 from biasfree.sweeps import _arguments, _keys
 from biasfree.sweeps._arguments import Argument
+from biasfree.sweeps._case import Case
+from biasfree.sweeps._plan_checks import check_own, check_shared, check_shown
 from biasfree.sweeps._quantities import Quantity
-from biasfree.sweeps._worker import Spec, quantities, takes_seed
+from biasfree.sweeps._worker import Spec, check_names, quantities
 
 LEVELS = 5
 _SPACINGS = ("linear", "log")
-_MOST_RUNS = 100_000_000
+_MOST_RUNS, _MOST_VALUES = 100_000_000, 1_000_000
+_MOST_LEVELS = 12
 _FAR = 5.0  # times as large
 
 
@@ -41,6 +43,8 @@ class Range:
             ValueError: fewer than two values, an unknown spacing, or a log grid that is not above zero.
         """
         count = checks.count(self.count, "count", least=2)
+        if count > _MOST_VALUES:
+            raise ValueError(f"a range has at most {_MOST_VALUES:,} values, got count {self.count!r}.")
         start, stop = float(self.start), float(self.stop)
         if not (math.isfinite(start) and math.isfinite(stop)) or start == stop:
             raise ValueError(f"a range goes from one number to another, got {self.start!r} to {self.stop!r}.")
@@ -113,32 +117,39 @@ class Plan:
         Raises:
             ValueError: the first thing that is wrong.
         """
+        if not isinstance(axes, Mapping):
+            raise ValueError(f"axes are values by name, e.g. {{'width': [30, 100, 300]}}, got {axes!r}.")
         if not axes:
             raise ValueError("a sweep needs at least one axis, e.g. {'width': [30, 100, 300]}.")
         grids = {name: _grid(name, values) for name, values in axes.items()}
-        chosen = tuple(keep)
+        chosen = (keep,) if isinstance(keep, str) or callable(keep) else tuple(keep)
         own = run if callable(run) else None
         data = None
         if own is not None:
             shared: dict[str, Any] = {}
             known = {name: Argument("other", None, name) for name in axes}
-            _check_own(own, axes, chosen)
+            check_own(own, axes, chosen)
         else:
             assert isinstance(run, Mapping)
             shared = _arguments.complete(run, {name: grid[0] for name, grid in grids.items()})
+            check_shared(shared)
             data = _data(run, axes)
+            _check_generated(shared, data)
             known = _arguments.known_arguments(grids["data"][0] if "data" in grids else [run["data"]])
             if not chosen:
                 raise ValueError("a sweep needs something to keep of each run, e.g. keep = ['final_loss'].")
         names = quantities(chosen)
         if len(names) < len(chosen):
             raise ValueError(f"keep names a quantity twice: {', '.join(map(str, chosen))}.")
+        check_names(names, axes)
         if own is None:
-            _check_shown(refine, plot or {}, names)
+            check_shown(refine, plot or {}, names)
         checked = {name: _axis(name, *grid, known[name]) for name, grid in grids.items()}
         if "seed" in checked:
             raise ValueError("seeds are no axis; set seeds instead.")
         halvings = checks.count(levels, "levels")
+        if halvings > _MOST_LEVELS:
+            raise ValueError(f"levels may be at most {_MOST_LEVELS}, 1/{2**_MOST_LEVELS} of a cell, got {levels!r}.")
         plan = cls(shared, checked, _seeds(seeds), chosen, own, data, refine, halvings, title, dict(plot or {}))
         if plan.runs > _MOST_RUNS:
             raise ValueError(f"this sweep has {plan.runs:,} runs; at most {_MOST_RUNS:,} are planned at once.")
@@ -204,6 +215,8 @@ def _grid(name: str, values: Any) -> tuple[tuple[Any, ...], str | None]:
 
 
 def _axis(name: str, values: Sequence[Any], spacing: str | None, argument: Argument) -> Axis:
+    if spacing is not None and argument.kind == "count":
+        values = [round(value) for value in values]  # a range of widths
     checked = tuple(_arguments.normalised(name, value, argument) for value in values)
     if len(set(checked)) < len(checked):
         raise ValueError(f"axis {name!r} has a value twice: {', '.join(map(str, checked))}.")
@@ -223,11 +236,26 @@ def _guessed(values: Sequence[Any]) -> str:
 
 def _seeds(seeds: int | Iterable[int]) -> tuple[int, ...]:
     if isinstance(seeds, Iterable) and not isinstance(seeds, (str, bytes)):
-        found = tuple(checks.count(seed, "a seed", least=0) for seed in seeds)
+        found = tuple(checks.count(seed, "each of seeds", least=0) for seed in seeds)
         if not found or len(set(found)) < len(found):
             raise ValueError(f"seeds must be different whole numbers, got {list(found)}.")
         return found
-    return tuple(range(checks.count(seeds, "seeds")))  # type: ignore[arg-type]
+    number = checks.count(seeds, "seeds")  # type: ignore[arg-type]
+    if number > _MOST_VALUES:
+        raise ValueError(f"seeds may be at most {_MOST_VALUES:,}, got {seeds!r}.")
+    return tuple(range(number))
+
+
+def _check_generated(shared: Mapping[str, Any], given: Dataset | None) -> None:
+    """Make data that all runs share once, so that a wrong argument is found before the first run."""
+    if given is not None or "data" not in shared:
+        return
+    needed = (*_arguments.generator_arguments(str(_arguments.generator_name(shared["data"]))), "data_seed")
+    if all(name in shared for name in (*needed, "noise", "symmetrised")):
+        try:
+            _ = Case(shared, seed=0).dataset
+        except MemoryError as error:
+            raise ValueError("data of this size do not fit into memory; make fewer or smaller ones.") from error
 
 
 def _data(run: Mapping[str, Any], axes: Mapping[str, Any]) -> Dataset | None:
@@ -244,30 +272,3 @@ def _data(run: Mapping[str, Any], axes: Mapping[str, Any]) -> Dataset | None:
     if "target" in axes:
         raise ValueError("target, the column of a file, cannot be an axis; sweep over columns one by one.")
     return datasets.load(given, run.get("target"))
-
-
-def _check_shown(refine: str | None, plot: Mapping[str, Any], names: Iterable[str]) -> None:
-    """What is refined and what pictures show must be kept."""
-    if refine is not None:
-        checks.one_of(refine, names, "kept quantity to refine")
-    for key, value in plot.items():
-        checks.one_of(key, ("show", "curves", "boundary"), "entry of plot")
-        if not isinstance(value, list):
-            raise ValueError(f"{key} of plot must be a list, got {value!r}.")
-        for each in value:
-            if key == "boundary" and not (isinstance(each, Mapping) and {"quantity", "level"} <= set(each)):
-                raise ValueError(f"a boundary is {{ quantity = name, level = number, label = text }}, got {each!r}.")
-            checks.one_of(each["quantity"] if key == "boundary" else each, names, "kept quantity to show")
-
-
-def _check_own(function: Callable[..., Any], axes: Mapping[str, Any], keep: Sequence[Any]) -> None:
-    if keep:
-        raise ValueError("a run that is your own function returns what is kept; leave keep out.")
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    for name in axes:
-        checks.one_of(name, [each for each in parameters if each != "seed"], f"argument of {function.__name__}")
-    for name, parameter in parameters.items():
-        if parameter.default is parameter.empty and name not in axes and not (name == "seed" and takes_seed(function)):
-            raise ValueError(f"{function.__name__} needs {name!r}: make it an axis, or give it a default.")

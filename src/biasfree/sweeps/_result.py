@@ -16,14 +16,13 @@ from biasfree import files, provenance
 from biasfree.sweeps import _keys
 from biasfree.sweeps._plan import Plan
 from biasfree.sweeps._quantities import Quantity
-from biasfree.sweeps._store import DONE, FAILED
+from biasfree.sweeps._store import ABOUT, DONE, FAILED
 from biasfree.sweeps._table import NOT_RUN, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FORMAT = "biasfree sweep 1"
-_ABOUT = ("state", "message", "level")
 
 
 class Tally(NamedTuple):
@@ -53,7 +52,7 @@ class Sweep:
     @property
     def quantities(self) -> list[str]:
         """Names of what was kept."""
-        return [str(name) for name in self.dataset.data_vars if name not in _ABOUT]
+        return [str(name) for name in self.dataset.data_vars if name not in ABOUT]
 
     @property
     def plan(self) -> dict[str, Any]:

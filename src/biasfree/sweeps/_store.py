@@ -18,6 +18,7 @@ import numpy as np
 from biasfree import files
 
 DONE, FAILED = 1, 2
+ABOUT = ("state", "message", "level")  # of every run, beside what is kept of it
 _MOST_FILES, _MERGED = 256, 200  # so many files, before so many of the smallest become one
 
 
@@ -141,6 +142,11 @@ def locked(folder: Path) -> Iterator[Store]:
         lock.release()
 
 
+def as_words(column: np.ndarray) -> np.ndarray:
+    """Numbers as words, missing ones empty: a quantity that is a word in one run is one in all."""
+    return np.array(["" if np.isnan(value) else repr(float(value)) for value in column], dtype=object)
+
+
 def joined(batches: list[Batch]) -> list[Batch]:
     """Batches with the same columns as one each."""
     groups: dict[tuple[str, ...], list[Batch]] = {}
@@ -151,10 +157,16 @@ def joined(batches: list[Batch]) -> list[Batch]:
             np.concatenate([b.keys for b in group]),
             np.concatenate([b.state for b in group]),
             np.concatenate([b.message for b in group]),
-            {name: np.concatenate([b.columns[name] for b in group]) for name in names},
+            {name: _one_kind([b.columns[name] for b in group]) for name in names},
         )
         for names, group in groups.items()
     ]
+
+
+def _one_kind(columns: list[np.ndarray]) -> np.ndarray:
+    if len({column.dtype == object for column in columns}) > 1:
+        columns = [column if column.dtype == object else as_words(column) for column in columns]
+    return np.concatenate(columns)
 
 
 def _name(raw: bytes) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from biasfree import checks
 from biasfree.sweeps import _keys, _refine
 from biasfree.sweeps._engine import Engine, engine
 from biasfree.sweeps._plan import LEVELS, Plan
@@ -109,6 +110,10 @@ def run_plan(
     progress: ProgressCallback | None = None,
 ) -> Sweep:
     """``sweep`` for a plan that was read from a file."""
+    if workers is not None:
+        checks.count(workers, "workers")
+        if scheduler is not None:
+            raise ValueError("workers are processes of this machine, a scheduler has its own: give one of both.")
     with contextlib.ExitStack() as held:
         store = None if folder is None else held.enter_context(locked(Path(folder)))
         stopped = held.enter_context(_interruption())

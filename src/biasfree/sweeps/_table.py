@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from biasfree.sweeps._store import FAILED, Batch, joined
+from biasfree.sweeps._store import FAILED, Batch, as_words, joined
 
 NOT_RUN = 0
 
@@ -64,7 +64,12 @@ class Table:
                     continue  # kept by an earlier plan
                 self.kinds[name] = "text" if column.dtype == object else "number"
                 self.columns[name] = self._empty(self.kinds[name])
-            self.columns[name][runs] = column[rows]
+            values = column[rows]
+            if column.dtype == object and self.kinds[name] != "text":
+                self._make_words(name)
+            elif column.dtype != object and self.kinds[name] == "text":
+                values = as_words(values)
+            self.columns[name][runs] = values
 
     def failed(self) -> int:
         """Number of failed runs."""
@@ -75,11 +80,20 @@ class Table:
         self.points = np.concatenate([self.points, other.points])
         self.level = np.concatenate([self.level, other.level])
         for name in {**self.columns, **other.columns}:
+            if "text" in (self.kinds.get(name), other.kinds.get(name)):
+                self._make_words(name)
+                other._make_words(name)
             kind = self.kinds.setdefault(name, other.kinds.get(name, "number"))
             parts = [table.columns.get(name, table._empty(kind)) for table in (self, other)]
             self.columns[name] = np.concatenate(parts)
         self.state = np.concatenate([self.state, other.state])
         self.message = np.concatenate([self.message, other.message])
+
+    def _make_words(self, name: str) -> None:
+        """A user's run gave numbers so far, and words elsewhere."""
+        if name in self.columns and self.kinds[name] != "text":
+            self.columns[name] = as_words(self.columns[name])
+        self.kinds[name] = "text"
 
     def _empty(self, kind: str) -> np.ndarray:
         return np.full(len(self.state), "", dtype=object) if kind == "text" else np.full(len(self.state), np.nan)

@@ -131,4 +131,7 @@ def _line_of_sentence(text: str, sentence: str) -> int | None:
             for number, line_text in enumerate(text.splitlines(), 1):
                 if f'"{name}"' in line_text.partition("#")[0] or f"'{name}'" in line_text.partition("#")[0]:
                     return number
+    for about, table in (("quantity", "keep"), ("a run needs", "run")):  # of what is not there
+        if about in sentence and (line := _line(text, ("", table))) is not None:
+            return line
     return None

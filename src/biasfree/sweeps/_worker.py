@@ -20,6 +20,7 @@ from biasfree.datasets import Dataset
 from biasfree.sweeps import _keys
 from biasfree.sweeps._case import Case
 from biasfree.sweeps._quantities import Quantity, converted, of_function, quantity
+from biasfree.sweeps._store import ABOUT, as_words
 
 _PATIENCE = 60.0  # seconds to wait for another process that compiles
 BATCH_SECONDS = 1.0  # so that sending and storing a batch costs little beside computing it
@@ -119,6 +120,8 @@ def quantities(keep: Iterable[str | Callable[[Case], Any]]) -> dict[str, Quantit
     for each in keep:
         if isinstance(each, str):
             found[each] = quantity(each)
+        elif not callable(each):
+            raise ValueError(f"keep must be names of quantities or functions of a run, got {each!r}.")
         else:
             found[each.__name__] = of_function(each)
     return found
@@ -154,9 +157,27 @@ def _own_function(function: Callable[..., Any], arguments: dict[str, Any], seed:
         found = function(**arguments, **seed)
         if not isinstance(found, Mapping):
             found = {function.__name__: found}
-        return {name: value if isinstance(value, str) else float(value) for name, value in found.items()}, "", False
+        row = {str(name): _number_or_word(value, function.__name__) for name, value in found.items()}
+        check_names(row, arguments)
+        return row, "", False
     except Exception as error:
         return {}, _sentence(error), isinstance(error, (MemoryError, OSError))
+
+
+def _number_or_word(value: Any, name: str) -> float | str:
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, Mapping) or np.ndim(value) != 0:
+        raise ValueError(f"{name} must return a number, a word, or a dict of these, got {value!r}.")
+    return float(value)
+
+
+def check_names(names: Iterable[str], axes: Iterable[str]) -> None:
+    """What is kept shares one file with the axes and with what is said of every run."""
+    taken = {*axes, "seed", *ABOUT}
+    for name in names:
+        if name in taken:
+            raise ValueError(f"a kept quantity cannot be called {name!r}: an axis, or what is said of every run, is.")
 
 
 def takes_seed(function: Callable[..., Any]) -> bool:
@@ -176,6 +197,8 @@ def _collected(rows: list[Row], seconds: float) -> Finished:
     for name in dict.fromkeys(name for row, _, _ in rows for name in row):
         text = any(isinstance(row.get(name), str) for row, _, _ in rows)
         column = [row.get(name, "" if text else np.nan) for row, _, _ in rows]
+        if text:
+            column = [value if isinstance(value, str) else as_words(np.array([value]))[0] for value in column]
         columns[name] = np.array(column, dtype=object if text else np.float64)
     messages = {index: message for index, (_, message, _) in enumerate(rows) if message}
     passing = tuple(index for index, (_, _, passing) in enumerate(rows) if passing)
