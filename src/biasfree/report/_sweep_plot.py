@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ABOUT = ("state", "message", "level")
 _MOST_FACETS = 6
-_WIDTH, _HEIGHT = 3.4, 2.7
+_WIDTH, _HEIGHT, _LONG = 3.4, 3.0, 25
 _LETTERS = 15  # of a title, per inch
 
 
@@ -100,8 +100,10 @@ def _panel(
         run = (part["state"].transpose(*dims, "seed") > 0).any("seed").to_numpy()
         lines = _lines(part, name, plan, settings)
         panels.heat_map(axes, panels.middle(ordered), run, lines, runs_shown=not run.all())
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=6, loc="best", frameon=True, framealpha=0.85, edgecolor="none")
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:  # below the panel, where it hides nothing; across it if the entries are long
+        columns = 1 if max(map(len, labels)) > _LONG and len(labels) < 3 else 3
+        axes.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=columns, frameon=False)
 
 
 def _lines(part: "xr.Dataset", name: str, plan: Any, settings: Mapping[str, Any]) -> list[panels.Line]:
