@@ -154,6 +154,18 @@ def test_pictures_of_one_two_and_three_axes() -> None:
     three = sweep(parabola, {"x": Range(0, 1, 3), "y": Range(0, 1, 3), "z": [0.5, 1.0]}, seeds=1)
     titles = [axes.get_title() for axes in three.plot("side").axes]
     assert titles == ["z = 0.5", "z = 1.0"]
+    # Colours mean the same in all facets, words that a facet has not included.
+    high = sweep(parabola, {"x": Range(0, 1, 3), "y": Range(2, 3, 3), "z": [0.5, 1.0, 3.0]}, seeds=1)
+    limits = {axes.collections[0].get_clim() for axes in high.plot("height").axes if axes.get_title()}
+    assert limits == {(0.5 * 2, 1 + 3 * 3)}
+    first, _, last = (axes.collections[0] for axes in high.plot("side").axes)
+    assert set(first.get_array().ravel()) == {0.0}
+    assert set(last.get_array().ravel()) == {0.0, 1.0}
+    assert first.get_clim() == last.get_clim()
+    # Words along one axis: the share of the seeds.
+    (axes,) = one.plot("side").axes
+    shares = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert shares == {"above": [1.0, 1.0, 0.0, 0.0, 0.0], "below": [0.0, 0.0, 1.0, 1.0, 1.0]}
     with pytest.raises(ValueError, match="unknown kept quantity"):
         two.plot("depth")
 

@@ -24,6 +24,27 @@ class Line(NamedTuple):
     label: str
 
 
+class Scale(NamedTuple):
+    """What colours mean, the same in all facets: from ``low`` to ``high``, or one per word."""
+
+    low: float
+    high: float
+    words: list[str]
+
+    @classmethod
+    def of(cls, values: "xr.DataArray") -> "Scale":
+        """For all of ``values``."""
+        if values.attrs.get("kind") == "text":
+            return cls(0.0, 1.0, [word for word in _in_order(set(values.to_numpy().ravel())) if word])
+        finite = values.to_numpy()[np.isfinite(values.to_numpy())]
+        if values.attrs.get("kind") == "share" or not finite.size:
+            return cls(0.0, 1.0, [])
+        low, high = float(finite.min()), float(finite.max())
+        if high == low:
+            low, high = low - 0.1 * abs(low) - 1e-12, high + 0.1 * abs(high) + 1e-12
+        return cls(low, high, [])
+
+
 def middle(values: "xr.DataArray") -> "xr.DataArray":
     """Over the seeds: the share that is true, the median of the finite ones, or the commonest word."""
     if values.attrs.get("kind") == "share":
@@ -50,7 +71,7 @@ def _quantile(values: "xr.DataArray", share: float) -> np.ndarray:
     return np.broadcast_to(picked, values.shape)
 
 
-def heat_map(axes: "Axes", values: "xr.DataArray", run: np.ndarray, lines: list[Line], runs_shown: bool) -> None:
+def heat_map(axes: "Axes", values: "xr.DataArray", run: np.ndarray, lines: list[Line], scale: Scale) -> None:
     """Two axes; ``run`` tells which cells were run, others show the nearest that was."""
     horizontal, vertical = (str(dim) for dim in values.dims)
     shown = _filled(values, run)
@@ -58,9 +79,9 @@ def heat_map(axes: "Axes", values: "xr.DataArray", run: np.ndarray, lines: list[
     mesh: dict[str, Any] = {"rasterized": True, "linewidth": 0}
     edges = (_edges(x, _log(values[horizontal])), _edges(y, _log(values[vertical])))
     if values.attrs.get("kind") == "text":
-        _words(axes, edges, shown, mesh)
+        _words(axes, edges, shown, scale.words, mesh)
     else:
-        _numbers(axes, edges, shown, values, mesh)
+        _numbers(axes, edges, shown, values, scale, mesh)
     for index, line in enumerate(lines):
         field, level = line.values.transpose(horizontal, vertical), line.level
         if np.isinf(field).any() and level > 0:  # never is a rate of zero
@@ -70,22 +91,21 @@ def heat_map(axes: "Axes", values: "xr.DataArray", run: np.ndarray, lines: list[
             style = ("--", ":", "-.")[index % 3]
             axes.contour(x, y, drawn, levels=[level], colors="black", linewidths=1.2, linestyles=style)
             axes.plot([], [], color="black", linestyle=style, linewidth=1.2, label=line.label)
-    if runs_shown:
+    if not run.all():
         i, j = np.nonzero(run)
         axes.plot(x[i], y[j], ".", color="black", markersize=1.0, alpha=0.35)
     axis_scale(axes.xaxis, values[horizontal], x)
     axis_scale(axes.yaxis, values[vertical], y)
 
 
-def _numbers(axes: "Axes", edges: Any, shown: np.ndarray, values: "xr.DataArray", mesh: dict[str, Any]) -> None:
+def _numbers(
+    axes: "Axes", edges: Any, shown: np.ndarray, values: "xr.DataArray", scale: Scale, mesh: dict[str, Any]
+) -> None:
     from matplotlib.colors import LogNorm, Normalize
 
-    finite = shown[np.isfinite(shown)]
+    low, high = scale.low, scale.high
     share = values.attrs.get("kind") == "share"
-    low, high = (0.0, 1.0) if share else (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
     decades = not share and low > 0 and high / low > _DECADES
-    if high == low:
-        low, high = low - 0.1 * abs(low) - 1e-12, high + 0.1 * abs(high) + 1e-12
     norm = LogNorm(low, high) if decades else Normalize(low, high)
     axes.set_facecolor(_GREY)
     drawn = np.ma.masked_invalid(shown.T)
@@ -98,10 +118,9 @@ def _numbers(axes: "Axes", edges: Any, shown: np.ndarray, values: "xr.DataArray"
         axes.plot([], [], "s", color=_GREY, label=word)
 
 
-def _words(axes: "Axes", edges: Any, shown: np.ndarray, mesh: dict[str, Any]) -> None:
+def _words(axes: "Axes", edges: Any, shown: np.ndarray, words: list[str], mesh: dict[str, Any]) -> None:
     from matplotlib.colors import ListedColormap
 
-    words = [word for word in _in_order(set(shown.ravel())) if word]
     codes = np.array([[words.index(word) if word else np.nan for word in row] for row in shown])
     colours = ListedColormap([COLOURS[i % len(COLOURS)] for i in range(len(words))])
     axes.set_facecolor(_GREY)
@@ -121,9 +140,11 @@ def _in_order(words: set[str]) -> list[str]:
 def curves(axes: "Axes", values: "xr.DataArray", predicted: "xr.DataArray | None", along: str) -> None:
     """Median and band over the seeds against one axis, a curve per value of the other, if there is one."""
     other = next((str(dim) for dim in values.dims if dim not in (along, "seed")), None)
-    text = values.attrs.get("kind") == "text"
-    if text:
-        raise ValueError(f"{values.name} is a word; curves need numbers.")
+    if values.attrs.get("kind") == "text":
+        if other is not None:
+            raise ValueError(f"{values.name} is a word; curves over two axes need numbers.")
+        _shares(axes, values, along)
+        return
     for index in range(values.sizes[other] if other else 1):
         part = values.isel({other: index}) if other else values
         colour = COLOURS[index % len(COLOURS)]
@@ -150,6 +171,17 @@ def curves(axes: "Axes", values: "xr.DataArray", predicted: "xr.DataArray | None
     elif values.attrs.get("kind") == "share":
         axes.set_ylim(-0.03, 1.03)
     axes.set_ylabel(_label(values), fontsize=8)
+
+
+def _shares(axes: "Axes", values: "xr.DataArray", along: str) -> None:
+    """The share of seeds that say each word, against one axis."""
+    x, told = _places(values[along]), values.transpose(along, "seed").to_numpy()
+    for index, word in enumerate(Scale.of(values).words):
+        colour = COLOURS[index % len(COLOURS)]
+        axes.plot(x, np.mean(told == word, axis=1), "o-", markersize=2.5, color=colour, label=word)
+    axis_scale(axes.xaxis, values[along], x)
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_ylabel(f"share of draws: {_label(values)}", fontsize=8)
 
 
 def axis_scale(axis: Any, coordinate: "xr.DataArray", places: np.ndarray) -> None:

@@ -66,7 +66,8 @@ def plot_sweep(
         for row, name in enumerate(names):
             for column, part in enumerate(parts):
                 axes = grid[row, column] if len(parts) > 1 else grid[0, row]
-                _panel(axes, part, name, dims[:2], name in curved, plan, settings)
+                scale = panels.Scale.of(panels.middle(whole[name]))
+                _panel(axes, part, name, dims[:2], name in curved, plan, settings, scale)
                 if facet is not None:
                     value = whole[facet].to_numpy()[column]
                     axes.set_title(f"{whole[facet].attrs.get('long_name', facet)} = {value}", fontsize=7)
@@ -86,8 +87,9 @@ def _names(dataset: "xr.Dataset", quantity: str | Sequence[str] | None, settings
 
 
 def _panel(
-    axes: Any, part: "xr.Dataset", name: str, dims: list[str], as_curves: bool, plan: Any, settings: Mapping[str, Any]
-) -> None:
+    axes: Any, part: "xr.Dataset", name: str, dims: list[str], as_curves: bool, plan: Any, settings: Mapping[str, Any],
+    scale: panels.Scale,
+) -> None:  # fmt: skip
     values = part[name]
     predicted = part.get(values.attrs.get("predicted_by", ""))
     if len(dims) < 2 or as_curves:
@@ -99,7 +101,7 @@ def _panel(
         ordered = values.transpose(*dims, "seed")
         run = (part["state"].transpose(*dims, "seed") > 0).any("seed").to_numpy()
         lines = _lines(part, name, plan, settings)
-        panels.heat_map(axes, panels.middle(ordered), run, lines, runs_shown=not run.all())
+        panels.heat_map(axes, panels.middle(ordered), run, lines, scale)
     handles, labels = axes.get_legend_handles_labels()
     if handles:  # below the panel, where it hides nothing; across it if the entries are long
         columns = 1 if max(map(len, labels)) > _LONG and len(labels) < 3 else 3

@@ -149,17 +149,17 @@ def as_words(column: np.ndarray) -> np.ndarray:
 
 def joined(batches: list[Batch]) -> list[Batch]:
     """Batches with the same columns as one each."""
-    groups: dict[tuple[str, ...], list[Batch]] = {}
+    groups: dict[frozenset[str], list[Batch]] = {}
     for batch in batches:
-        groups.setdefault(tuple(sorted(batch.columns)), []).append(batch)
+        groups.setdefault(frozenset(batch.columns), []).append(batch)
     return [
         Batch(
             np.concatenate([b.keys for b in group]),
             np.concatenate([b.state for b in group]),
             np.concatenate([b.message for b in group]),
-            {name: _one_kind([b.columns[name] for b in group]) for name in names},
+            {name: _one_kind([b.columns[name] for b in group]) for name in group[0].columns},
         )
-        for names, group in groups.items()
+        for group in groups.values()
     ]
 
 
