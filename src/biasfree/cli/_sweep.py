@@ -3,9 +3,12 @@
 import json
 import logging
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -93,19 +96,23 @@ def _run(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from biasfree import files, report, sweeps
-    from biasfree.report import _plots
-
     os.environ["BIASFREE_QUIET"] = "1"  # the progress line says enough
-    # Everything that can be wrong is found out before the work starts.
-    plan = sweeps.load_plan(name)
+    with _on(signal.SIGINT, signal.SIG_DFL):  # some library's import swallows KeyboardInterrupt
+        from biasfree import files, report, sweeps
+        from biasfree.report import _plots
+
+        # Everything that can be wrong is found out before the work starts.
+        plan = sweeps.load_plan(name)
     base = Path(name) if Path(name).suffix else Path(f"{name}.toml")
     result = files.writable(out or base.with_suffix(".nc"), (".nc",))
     if plot is not None:
         files.writable(plot, _plots.FORMATS)
     kept = folder or base.with_suffix(".runs")
     try:
-        with report.sweep_progress(quiet or as_json) as progress:
+        with (
+            _on(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT)),  # a batch system's time limit, say
+            report.sweep_progress(quiet or as_json) as progress,
+        ):
             found = sweeps.run_plan(plan, kept, workers=workers, scheduler=scheduler, progress=progress)
         _write(found, result, plot, show)
     except KeyboardInterrupt:
@@ -121,6 +128,15 @@ def _run(
         typer.echo(str(found))
         for path in filter(None, (result, plot)):
             typer.echo(f"  wrote    {path}")
+
+
+@contextmanager
+def _on(number: int, handler: Any) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def _write(found: "Sweep", result: Path, plot: Path | None, show: list[str] | None) -> None:

@@ -116,11 +116,11 @@ def run_plan(
             raise ValueError("workers are processes of this machine, a scheduler has its own: give one of both.")
     with contextlib.ExitStack() as held:
         store = None if folder is None else held.enter_context(locked(Path(folder)))
-        stopped = held.enter_context(_interruption())
+        interruption = held.enter_context(_Interruption())
         known = Known([] if store is None else store.read())
         fine = [_refine.finest(axis, plan.levels if plan.refine else 0) for axis in plan.axes.values()]
-        running = _Running(plan, fine, known, store, stopped, progress)
-        asked = held.enter_context(_lazy_engine(workers, scheduler))
+        running = _Running(plan, fine, known, store, interruption.pressed, progress)
+        asked = held.enter_context(_lazy_engine(workers, scheduler, interruption))
         table = _whole_grid(running, asked)
         if plan.refine is not None:
             _refined(running, asked, table)
@@ -240,33 +240,60 @@ def _batch(keys: np.ndarray, finished: Finished) -> Batch:
 
 
 @contextlib.contextmanager
-def _lazy_engine(workers: int | None, scheduler: str | None) -> Iterator[Callable[[], Engine]]:
+def _lazy_engine(
+    workers: int | None, scheduler: str | None, interruption: "_Interruption"
+) -> Iterator[Callable[[], Engine]]:
     """An engine that is started when there is something to compute."""
     with contextlib.ExitStack() as held:
         started: list[Engine] = []
 
         def get() -> Engine:
             if not started:
-                started.append(held.enter_context(engine(workers, scheduler)))
+                with interruption.put_off():  # half a cluster could not be ended properly
+                    started.append(held.enter_context(engine(workers, scheduler)))
             return started[0]
 
         yield get
 
 
-@contextlib.contextmanager
-def _interruption() -> Iterator[Callable[[], bool]]:
+class _Interruption:
     """Whether Ctrl-C was pressed: a flow that ends early because of it must not be taken for a result."""
-    pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed.is_set
-        return
 
-    def press(number: int, frame: Any) -> None:
-        pressed.set()
-        raise KeyboardInterrupt
+    def __init__(self) -> None:
+        self._pressed = threading.Event()
+        self.pressed: Callable[[], bool] = self._pressed.is_set
+        self._main = threading.current_thread() is threading.main_thread()
+        self._put_off = False
 
-    before = signal.signal(signal.SIGINT, press)
-    try:
-        yield pressed.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def __enter__(self) -> "_Interruption":
+        if self._main:
+            self._before = signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _press(self, number: int, frame: Any) -> None:
+        self._pressed.set()
+        if not self._put_off:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def put_off(self) -> Iterator[None]:
+        """React to Ctrl-C afterwards only; processes that are started meanwhile leave it to this one for good."""
+        mask = {signal.SIGINT} if self._main and hasattr(signal, "pthread_sigmask") else set[signal.Signals]()
+        self._put_off = True
+        if mask:
+            signal.pthread_sigmask(signal.SIG_BLOCK, mask)
+        try:
+            yield
+        except Exception:
+            if not self.pressed():
+                raise
+        finally:
+            self._put_off = False
+            if mask:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, mask)
+        if self.pressed():
+            raise KeyboardInterrupt
