@@ -175,10 +175,10 @@ def curves(axes: "Axes", values: "xr.DataArray", predicted: "xr.DataArray | None
 
 def _shares(axes: "Axes", values: "xr.DataArray", along: str) -> None:
     """The share of seeds that say each word, against one axis."""
-    x, told = _places(values[along]), values.transpose(along, "seed").to_numpy()
+    x, words = _places(values[along]), values.transpose(along, "seed").to_numpy()
     for index, word in enumerate(Scale.of(values).words):
         colour = COLOURS[index % len(COLOURS)]
-        axes.plot(x, np.mean(told == word, axis=1), "o-", markersize=2.5, color=colour, label=word)
+        axes.plot(x, np.mean(words == word, axis=1), "o-", markersize=2.5, color=colour, label=word)
     axis_scale(axes.xaxis, values[along], x)
     axes.set_ylim(-0.03, 1.03)
     axes.set_ylabel(f"share of draws: {_label(values)}", fontsize=8)
