@@ -130,9 +130,9 @@ def up_to_sign(
     alone = np.ones(count, dtype=bool)
     alone[pending] = False
     firsts = [np.flatnonzero(alone)]
-    found = len(firsts[0])
+    groups = len(firsts[0])
     group, side = np.full(count, -1), np.ones(count)
-    group[alone] = np.arange(found)
+    group[alone] = np.arange(groups)
     while pending.size:
         # The first pending point of every candidate group stands for it; what does not match waits for the next round.
         _, leader, belongs = np.unique(candidate, return_index=True, return_inverse=True)
@@ -140,9 +140,9 @@ def up_to_sign(
         here = points[pending]
         sign = np.where(np.einsum("pd,pd->p", here, reference) < 0, -1.0, 1.0)
         near = np.linalg.norm(here - sign[:, None] * reference, axis=1) <= tolerance
-        group[pending[near]], side[pending[near]] = found + belongs[near], sign[near]
+        group[pending[near]], side[pending[near]] = groups + belongs[near], sign[near]
         firsts.append(pending[leader])
-        found += len(leader)
+        groups += len(leader)
         candidate, pending = candidate[~near], pending[~near]
     first = np.concatenate(firsts)
     # Groups in the order in which they first appear.

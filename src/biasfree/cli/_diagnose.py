@@ -80,7 +80,7 @@ def diagnose(
     }  # fmt: skip
     try:
         with answer_progress(quiet) as progress:
-            found = diagnosis.diagnose(
+            answer = diagnosis.diagnose(
                 _source(data, table), None if loss is None else loss.value, slope, width, depth, init_scale, seeds,
                 holdout=holdout, budget=budget, simulate=not no_simulate, standardise=standardise, progress=progress,
                 **table,
@@ -88,21 +88,21 @@ def diagnose(
     except KeyboardInterrupt:
         typer.echo("interrupted before there was an answer.", err=True)
         raise typer.Exit(130) from None
-    typer.echo(str(found))
+    typer.echo(str(answer))
     for path in filter(None, (json_file, html)):
-        found.save(path)
+        answer.save(path)
         typer.echo(f"wrote {path}")
     if plot is not None:
-        drawn = any(section.pictures for section in found.sections)
+        drawn = any(section.pictures for section in answer.sections)
         if drawn:
-            report.save_figure(found.plot(), plot)
+            report.save_figure(answer.plot(), plot)
         typer.echo(f"wrote {plot}" if drawn else f"did not write {plot}: nothing was predicted yet")
     if animate is not None:
-        if found.trajectory is not None:
-            report.animate(found.trajectory, animate)
-        done = found.trajectory is not None
+        if answer.trajectory is not None:
+            report.animate(answer.trajectory, animate)
+        done = answer.trajectory is not None
         typer.echo(f"wrote {animate}" if done else f"did not write {animate}: no simulation was finished")
-    if found.interrupted:
+    if answer.interrupted:
         raise typer.Exit(130)
 
 

@@ -24,8 +24,8 @@ def explore(
     file: list[str] = []
     fragment = ""
     if data is not None and (Path(data).suffix or Path(data).exists()):
-        found = load_dataset(data, target, 0)
-        View.of({"data": "file", "width": 1}).dataset(found)  # too large is said here, not on the page
+        dataset = load_dataset(data, target, 0)
+        View.of({"data": "file", "width": 1}).dataset(dataset)  # too large is said here, not on the page
         file, fragment = [str(Path(data).resolve()), target or ""], urlencode({"data": "file"})
     elif data is not None:
         if target is not None:

@@ -39,16 +39,16 @@ def inspect(
     for path, suffixes in ((compress, (".npz", ".onnx")), (json_file, (".json",)), (html_file, (".html",))):
         if path is not None:
             files.writable(path, suffixes)
-    found = inspection.inspect(
+    answer = inspection.inspect(
         model, None if data is None else _data(data, target, seed), slope=slope, tolerance=tolerance, jointly=jointly,
         seed=seed,
     )  # fmt: skip
-    smaller = None if compress is None else found.compressed
-    typer.echo(str(found))
+    smaller = None if compress is None else answer.compressed
+    typer.echo(str(answer))
     if compress is not None and smaller is not None:
         smaller.save(compress)
     for path in filter(None, (json_file, html_file)):
-        found.save(path)
+        answer.save(path)
     for path in filter(None, (compress, json_file, html_file)):
         typer.echo(f"  wrote {path}")
 

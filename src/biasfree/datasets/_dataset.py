@@ -173,8 +173,8 @@ def _classified(targets: Any, classes: bool | Sequence[Any]) -> tuple[Any, tuple
             raise ValueError(
                 f"classes=True needs one class per sample, got targets of shape {given.shape}. Name the classes."
             )
-        found = np.unique(given)
-        names, number = tuple(_name(value) for value in found), np.searchsorted(found, given)
+        distinct = np.unique(given)
+        names, number = tuple(_name(value) for value in distinct), np.searchsorted(distinct, given)
     else:
         assert not isinstance(classes, bool)
         names = tuple(_name(value) for value in classes)

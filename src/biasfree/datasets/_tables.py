@@ -305,7 +305,7 @@ def _missing(column: str, name: str, count: int) -> str:
 
 def _id_like(inputs: "pd.DataFrame") -> list[str]:
     """Sentences on inputs that look like row numbers or identifiers."""
-    found = []
+    remarks = []
     for column in inputs.columns:
         values = inputs[column].to_numpy()
         if len(values) < 3 or values.dtype.kind not in "iuf" or (values != np.round(values)).any():
@@ -315,8 +315,8 @@ def _id_like(inputs: "pd.DataFrame") -> list[str]:
         plain = str(column).strip().lower()
         named = plain in _ID_NAMES or plain.endswith(("_id", " id", "-id"))
         if counted or (named and len(np.unique(values)) == len(values)):
-            found.append(
+            remarks.append(
                 f"Column {short(column)} looks like a row number or an identifier (whole numbers, all different) and "
                 f"is used as an input. Leave it out with `drop` (--drop {short(column)})."
             )
-    return found
+    return remarks

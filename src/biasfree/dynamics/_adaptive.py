@@ -127,25 +127,25 @@ class Adaptive:
         if not self._watch.due(int(state.accepted)):
             return None
         time, speed = float(state.time), math.sqrt(float(state.squared_speed))
-        found = self._watch.look(
+        coming = self._watch.look(
             state.weights, time, float(state.step), speed, int(state.accepted), self._problem, self._kind
         )
-        if found is None:
+        if coming is None:
             return None
 
         def at(elapsed: float) -> Point:
-            weights = found.rest.weights(elapsed)
-            return Point(tuple(np.asarray(w) for w in weights), found.rest.energy(elapsed))
+            weights = coming.rest.weights(elapsed)
+            return Point(tuple(np.asarray(w) for w in weights), coming.rest.energy(elapsed))
 
-        if found.final and self._plan.stop.converged:
+        if coming.final and self._plan.stop.converged:
             # Asked to stop there, the run jumps to its end.
-            last, energy = at(found.duration), float(state.energy)
+            last, energy = at(coming.duration), float(state.energy)
             point = last._replace(energy=energy + last.energy)
             after = math.nextafter(time, math.inf)
             return Piece(time, after, lambda _: point, "coming to rest", ended=_status.converged(time))
-        if found.final:
-            self._rested = f"It was coming to rest, in closed form, from t = {found.since:.6g} on."
-        return self._jump(state, control, self._end_of(time, found.duration), at, found.duration, "coming to rest")
+        if coming.final:
+            self._rested = f"It was coming to rest, in closed form, from t = {coming.since:.6g} on."
+        return self._jump(state, control, self._end_of(time, coming.duration), at, coming.duration, "coming to rest")
 
     def _end_of(self, time: float, duration: float) -> float:
         """Where a closed form ends; the run's end is met exactly."""

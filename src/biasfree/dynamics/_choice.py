@@ -23,14 +23,14 @@ def choose(method: str, plan: Plan) -> tuple[str, str]:
         return adaptive(network, plan.clock), "a smallest step was asked for"
     if network.is_linear:
         return "exact", "a linear network"
-    found = lines(plan.dataset.inputs)
-    work = len(found) * network.widths[1]
+    grouped = lines(plan.dataset.inputs)
+    work = len(grouped) * network.widths[1]
     if work <= _CROSSINGS:
-        return "exact", f"{len(found)} lines, {network.widths[1]} neurons"
+        return "exact", f"{len(grouped)} lines, {network.widths[1]} neurons"
     # With several outputs neurons do not gather along one direction: they turn from mode to mode, through all lines.
-    if network.widths[-1] == 1 and found.pairs_up(plan.dataset.targets):
+    if network.widths[-1] == 1 and grouped.pairs_up(plan.dataset.targets):
         return "exact", "symmetric data"
-    because = f"{len(found)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"
+    because = f"{len(grouped)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"
     return adaptive(network, plan.clock), because
 
 

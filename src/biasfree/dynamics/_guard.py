@@ -40,8 +40,8 @@ def judged(trajectory: Trajectory) -> Trajectory:
         return trajectory
     for gauge, value, limit in _gauges(trajectory):
         if value > limit:
-            found = f"{gauge} is {value:.2g}, above {limit:.2g}. Use a smaller rtol, or another method."
-            return dataclasses.replace(trajectory, status=_status.refused("inaccurate", found, trajectory.status))
+            sentence = f"{gauge} is {value:.2g}, above {limit:.2g}. Use a smaller rtol, or another method."
+            return dataclasses.replace(trajectory, status=_status.refused("inaccurate", sentence, trajectory.status))
     return trajectory
 
 

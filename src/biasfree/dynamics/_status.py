@@ -130,7 +130,7 @@ def diverged(step: int, following: int, rate: float) -> Status:
 # Not to be trusted
 
 
-def refused(name: str, found: str, ended: Status) -> Status:
+def refused(name: str, reason: str, ended: Status) -> Status:
     """``name`` in place of a success; a run that was cut short anyway keeps its name and gets the sentence."""
-    message = f"not to be trusted: {found} The run itself says: {ended.message}"
+    message = f"not to be trusted: {reason} The run itself says: {ended.message}"
     return Status(name if ended.complete else ended.name, message)

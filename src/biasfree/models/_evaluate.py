@@ -60,10 +60,10 @@ def back_to_one(nodes: tuple[Any, ...], values: Sequence[np.ndarray], cotangents
 
 
 def _all(nodes: tuple[Any, ...], values: tuple[Any, ...]) -> list[Any]:
-    found = list(values)
+    computed = list(values)
     for node in nodes:
-        found.append(apply(node.operation, *(found[i] for i in node.inputs)))
-    return found
+        computed.append(apply(node.operation, *(computed[i] for i in node.inputs)))
+    return computed
 
 
 @jax.jit
@@ -73,8 +73,8 @@ def _outputs(nodes: Any, values: Any) -> Any:
 
 @functools.partial(jax.jit, static_argnums=2)
 def _places(nodes: Any, values: Any, wanted: tuple[int, ...]) -> Any:
-    found = _all(nodes, values)
-    return [found[i] for i in wanted]
+    computed = _all(nodes, values)
+    return [computed[i] for i in wanted]
 
 
 @jax.jit
@@ -107,8 +107,8 @@ def apply(operation: ops.Operation, *values: Any) -> Any:
 
 @apply.register
 def _(operation: ops.Linear, value: Any) -> Any:
-    found = value @ jnp.asarray(operation.weight).T
-    return found if operation.bias is None else found + operation.bias
+    product = value @ jnp.asarray(operation.weight).T
+    return product if operation.bias is None else product + operation.bias
 
 
 @apply.register
@@ -125,17 +125,17 @@ def _(operation: ops.Conv, value: Any) -> Any:
             (r - low, r - high + e) for r, (low, high), e in zip(reach, padding, operation.extra, strict=True)
         )
         stride, before = (1,) * rank, stride
-    found = jax.lax.conv_general_dilated(
+    convolved = jax.lax.conv_general_dilated(
         value, kernel, stride, padding, lhs_dilation=before, rhs_dilation=operation.dilation,
         feature_group_count=operation.groups,
     )  # fmt: skip
-    return found if operation.bias is None else found + jnp.asarray(operation.bias).reshape(-1, *(1,) * rank)
+    return convolved if operation.bias is None else convolved + jnp.asarray(operation.bias).reshape(-1, *(1,) * rank)
 
 
 @apply.register
 def _(operation: ops.Scale, value: Any) -> Any:
-    found = value * operation.factor
-    return found if operation.bias is None else found + operation.bias
+    scaled = value * operation.factor
+    return scaled if operation.bias is None else scaled + operation.bias
 
 
 @apply.register
@@ -211,9 +211,9 @@ def _(operation: ops.Elementwise, value: Any) -> Any:
 def _(operation: ops.LayerNorm, value: Any) -> Any:
     axes = tuple(range(value.ndim - operation.axes, value.ndim))
     centred = value - value.mean(axes, keepdims=True)
-    found = centred / jnp.sqrt((centred**2).mean(axes, keepdims=True) + operation.epsilon)
-    found = found if operation.factor is None else found * operation.factor
-    return found if operation.bias is None else found + operation.bias
+    normalised = centred / jnp.sqrt((centred**2).mean(axes, keepdims=True) + operation.epsilon)
+    normalised = normalised if operation.factor is None else normalised * operation.factor
+    return normalised if operation.bias is None else normalised + operation.bias
 
 
 @apply.register

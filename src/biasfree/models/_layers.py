@@ -130,23 +130,23 @@ class Layers:
 
     def bias(self, layer: int) -> Float[np.ndarray, "out"]:
         """b of a layer (0 is the first), zeros if it has none."""
-        found = self.biases[layer]
-        return np.zeros(self.weights[layer].shape[0]) if found is None else found
+        bias = self.biases[layer]
+        return np.zeros(self.weights[layer].shape[0]) if bias is None else bias
 
     # Function
 
     def preactivations(self, inputs: Float[np.ndarray, "samples dim"]) -> list[Float[np.ndarray, "samples width"]]:
         """h₁, …, h_L on the inputs; the last is the output."""
-        found, signal = [], inputs
+        hidden, signal = [], inputs
         for layer, weight in enumerate(self.weights):
             h = signal @ weight.T
             bias = self.biases[layer]
             if bias is not None:
                 h = h + bias
-            found.append(h)
+            hidden.append(h)
             if layer < self.depth - 1:
                 signal = np.where(h > 0, h, self.slopes[layer] * h)
-        return found
+        return hidden
 
     def __call__(self, inputs: Float[Any, "samples dim"]) -> Float[np.ndarray, "samples outputs"]:
         """f(x) for each row of inputs, always with an axis of outputs."""

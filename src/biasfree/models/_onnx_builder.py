@@ -65,14 +65,14 @@ class Builder:
             rule = self.operators.get(proto.op_type)
             if rule is None:
                 raise UnknownError(f"the operator {title} is not one we know")
-            found = rule(Call(self, proto, attributes, title))
+            result = rule(Call(self, proto, attributes, title))
         except UnknownError as error:
             self._lose(proto, str(error), names)
             return
-        if isinstance(found, np.ndarray):
-            self.constants[proto.output[0]] = found
+        if isinstance(result, np.ndarray):
+            self.constants[proto.output[0]] = result
             return
-        place = found if isinstance(found, int) else self.put(*found, proto.name or proto.output[0])
+        place = result if isinstance(result, int) else self.put(*result, proto.name or proto.output[0])
         self.places[proto.output[0]] = place
 
     def put(self, operation: ops.Operation, inputs: tuple[int, ...], name: str) -> int:
@@ -151,12 +151,12 @@ class Builder:
         if rule is None:
             raise UnknownError(f"the operator {title} on stored tensors is not one we know")
         try:
-            found = rule(attributes, *(self.constants[n] for n in proto.input if n))
+            result = rule(attributes, *(self.constants[n] for n in proto.input if n))
         except FoldedTooMuch as error:
             raise ValueError(f"the node {title} makes {error} numbers of stored ones, more than we take in") from error
         except (ValueError, TypeError, IndexError, KeyError) as error:
             raise ValueError(f"the node {title} cannot be carried out on its stored tensors") from error
-        self.constants[proto.output[0]] = found
+        self.constants[proto.output[0]] = result
 
 
 class Call:
@@ -186,10 +186,10 @@ class Call:
 
     def needed(self, index: int) -> np.ndarray:
         """A stored input that must be there."""
-        found = self.stored(index)
-        if found is None:
+        value = self.stored(index)
+        if value is None:
             raise ValueError(f"the node {self.title} lacks its input {index + 1}")
-        return found
+        return value
 
     def rank(self, index: int = 0) -> int | None:
         """Axes of an input, the samples' included."""

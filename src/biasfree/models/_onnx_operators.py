@@ -338,8 +338,8 @@ def _reduce(kind: str) -> Callable[[Call], Made]:
         axes = call.whole(1) if len(call.names) > 1 and call.names[1] else call.get("axes", None)
         if axes is None:
             raise UnknownError(f"the node {call.title} works along the samples' axis")
-        found = tuple(sorted(call.axis(int(a)) for a in axes))
-        return ops.Reduce(kind, found, bool(call.get("keepdims", 1))), (call.value(),)
+        reduced = tuple(sorted(call.axis(int(a)) for a in axes))
+        return ops.Reduce(kind, reduced, bool(call.get("keepdims", 1))), (call.value(),)
 
     return rule
 

@@ -26,8 +26,8 @@ class Operation:
     @property
     def shift(self) -> np.ndarray | None:
         """What is added whatever the input; None for nothing, or for zeros."""
-        found = getattr(self, "bias", None)
-        return found if found is not None and np.any(found) else None
+        bias = getattr(self, "bias", None)
+        return bias if bias is not None and np.any(bias) else None
 
     @property
     def title(self) -> str:

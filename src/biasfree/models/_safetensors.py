@@ -52,7 +52,12 @@ def chain_of(tensors: dict[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.
     Raises:
         ValueError: other names, several names, convolutions, a bias without its weights.
     """
-    found: dict[str, dict[int, np.ndarray]] = {"weight": {}, "bias": {}, "running_mean": {}, "running_var": {}}
+    tensors_by_kind: dict[str, dict[int, np.ndarray]] = {
+        "weight": {},
+        "bias": {},
+        "running_mean": {},
+        "running_var": {},
+    }
     prefixes = set()
     for name, values in tensors.items():
         if _COUNTER.fullmatch(name):
@@ -66,41 +71,41 @@ def chain_of(tensors: dict[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.
         kind = {"W": "weight", "b": "bias"}.get(match["kind"], match["kind"])
         prefixes.add(match.groupdict().get("prefix", "W"))
         number = int(match["number"])
-        if number in found[kind]:
+        if number in tensors_by_kind[kind]:
             raise ValueError(f"two tensors are the {kind} of layer {number}")
         if values.ndim > 2:
             raise ValueError(
                 f"the tensor {name[:60]!r} of shape {values.shape} is a convolution, of which this file does not say "
                 "stride and padding; export the network to ONNX"
             )
-        found[kind][number] = values
-    if not found["weight"]:
+        tensors_by_kind[kind][number] = values
+    if not tensors_by_kind["weight"]:
         raise ValueError("there are no weights in it")
     if len(prefixes) > 1:
         raise ValueError(f"its layers have several names ({', '.join(sorted(map(repr, prefixes)))}): not one chain")
-    order = sorted(found["weight"])
+    order = sorted(tensors_by_kind["weight"])
     if prefixes == {"W"} and order != list(range(1, len(order) + 1)) and not any("." in name for name in tensors):
         raise ValueError(f"its layers must be W1, W2, … without a gap, and are {', '.join(f'W{n}' for n in order)}")
-    return _put_together(found, order)
+    return _put_together(tensors_by_kind, order)
 
 
 def _put_together(
-    found: dict[str, dict[int, np.ndarray]], order: list[int]
+    tensors_by_kind: dict[str, dict[int, np.ndarray]], order: list[int]
 ) -> tuple[list[np.ndarray], list[np.ndarray | None], list[str]]:
     """Batch normalisations folded into the layer before them."""
     weights: list[np.ndarray] = []
     biases: list[np.ndarray | None] = []
     notes: list[str] = []
-    alone = sorted(found["bias"].keys() - found["weight"].keys())
+    alone = sorted(tensors_by_kind["bias"].keys() - tensors_by_kind["weight"].keys())
     if alone:
         raise ValueError(f"layer {alone[0]} has a bias but no weights")
     for number in order:
-        weight, bias = found["weight"][number], found["bias"].get(number)
-        if number not in found["running_mean"]:
+        weight, bias = tensors_by_kind["weight"][number], tensors_by_kind["bias"].get(number)
+        if number not in tensors_by_kind["running_mean"]:
             weights.append(weight)
             biases.append(bias)
             continue
-        mean, variance = found["running_mean"][number], found["running_var"].get(number)
+        mean, variance = tensors_by_kind["running_mean"][number], tensors_by_kind["running_var"].get(number)
         sizes = {np.shape(v) for v in (weight, mean, variance, bias) if v is not None}
         if not weights or variance is None or len(sizes) > 1 or mean.shape != (len(weights[-1]),):
             raise ValueError(f"the batch normalisation {number} does not fit the layer before it")

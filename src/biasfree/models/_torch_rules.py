@@ -51,17 +51,17 @@ def first_shape(node: Any, traced: Any) -> tuple[int | None, ...]:
         if kind.startswith("Conv"):
             return (int(layer.in_channels), *(None,) * len(layer.kernel_size))
         if kind in ("Flatten", *_SAME, "ReLU", "LeakyReLU") or user.op in ("call_function", "call_method"):
-            found = first_shape(user, traced) if user.users else ()
-            if found:
-                return found
+            shape = first_shape(user, traced) if user.users else ()
+            if shape:
+                return shape
     return ()
 
 
 def _places(node: Any, places: Mapping[Any, int]) -> tuple[int, ...]:
-    found = tuple(places[a] for a in node.args if a in places)
-    if not found:
+    inputs = tuple(places[a] for a in node.args if a in places)
+    if not inputs:
         raise UnknownError(f"{node.target} is not given a computed value")
-    return found
+    return inputs
 
 
 def _layer(layer: Any, title: str, inputs: tuple[int, ...]) -> Made:
@@ -212,8 +212,8 @@ def _stored(value: Any, traced: Any) -> np.ndarray:
         return np.array(float(value))
     if getattr(value, "op", None) != "get_attr":
         raise UnknownError("a value that is neither computed from the input nor stored")
-    found = array(operator.attrgetter(value.target)(traced))
-    return found[0] if found.ndim > 1 and found.shape[0] == 1 else found
+    values = array(operator.attrgetter(value.target)(traced))
+    return values[0] if values.ndim > 1 and values.shape[0] == 1 else values
 
 
 def _reshape(shape: list[Any], places: Mapping[Any, int]) -> ops.Reshape:

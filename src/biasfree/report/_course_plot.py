@@ -99,10 +99,10 @@ def plot_bends(
 
 def _apart(levels: Mapping[str, float], distance: float) -> list[tuple[str, float]]:
     """Levels with their names; those too near to each other to be labelled singly share a label."""
-    found: list[tuple[str, float]] = []
+    apart: list[tuple[str, float]] = []
     for name, level in sorted(levels.items(), key=lambda pair: pair[1]):
-        if found and level - found[-1][1] < distance:
-            found[-1] = (f"{found[-1][0]}, {name}", found[-1][1])
+        if apart and level - apart[-1][1] < distance:
+            apart[-1] = (f"{apart[-1][0]}, {name}", apart[-1][1])
         else:
-            found.append((name, level))
-    return found
+            apart.append((name, level))
+    return apart

@@ -120,7 +120,7 @@ def stored_verdicts(folder: Path | str, studies: Iterable[str]) -> dict[str, str
     >>> stored_verdicts("no such folder", ["eq-34"])
     {'eq-34': 'not run here'}
     """
-    found = {}
+    verdicts = {}
     for study in studies:
         try:
             fields = json.loads((Path(folder) / FOLDER / f"{study}.json").read_text(encoding="utf-8"))
@@ -128,10 +128,10 @@ def stored_verdicts(folder: Path | str, studies: Iterable[str]) -> dict[str, str
             how = [f"seed {fields['seed']}", *(["quick"] if fields["quick"] else [])]
             how += [] if fields["protocol"] == "flow" else [f"protocol {fields['protocol']}"]
             how += [] if fields["key"] == request.key else ["by another version of the source"]
-            found[study] = f"{fields['verdict']} ({', '.join(how)})"
+            verdicts[study] = f"{fields['verdict']} ({', '.join(how)})"
         except (OSError, ValueError, KeyError, TypeError):
-            found[study] = "not run here"
-    return found
+            verdicts[study] = "not run here"
+    return verdicts
 
 
 def write_json(path: Path | str, outcomes: Sequence[Outcome]) -> None:

@@ -31,14 +31,14 @@ def plot_plateaus(run: Trajectory | Plateaus) -> "Figure":
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    found = run if isinstance(run, Plateaus) else plateaus(run)
-    if not len(found):
+    explained = run if isinstance(run, Plateaus) else plateaus(run)
+    if not len(explained):
         raise ValueError("the run has no plateau to draw; plot its loss instead.")
-    trajectory, shown = found.trajectory, list(found)[:_MOST]
+    trajectory, shown = explained.trajectory, list(explained)[:_MOST]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(max(5.0, 1.5 * len(shown)), 4.2), layout="constrained")
         rows = figure.add_gridspec(2, len(shown), height_ratios=(1.6, 1.0))
-        _curve(figure.add_subplot(rows[0, :]), trajectory, found)
+        _curve(figure.add_subplot(rows[0, :]), trajectory, explained)
         for k, each in enumerate(shown):
             axes = figure.add_subplot(rows[1, k])
             draw = _map if trajectory.dataset.dim == 2 and trajectory.dataset.outputs == 1 else _directions
@@ -47,10 +47,10 @@ def plot_plateaus(run: Trajectory | Plateaus) -> "Figure":
     return figure
 
 
-def _curve(axes: Any, run: Trajectory, found: Plateaus) -> None:
+def _curve(axes: Any, run: Trajectory, explained: Plateaus) -> None:
     axes.plot(run.times, run.losses, color="black")
     last = float(run.times[-1])
-    for k, each in enumerate(found):
+    for k, each in enumerate(explained):
         colour = COLOURS[k % len(COLOURS)]
         axes.axvspan(each.begin, min(each.end, last), color=colour, alpha=0.12, linewidth=0)
         middle = 0.5 * (each.begin + min(each.end, last))
@@ -65,7 +65,7 @@ def _curve(axes: Any, run: Trajectory, found: Plateaus) -> None:
     axes.set_ylabel(f"{run.settings['loss']} loss")
     axes.set_xlim(0, last)
     axes.set_ylim(bottom=0)
-    if any(each.ends for each in found):
+    if any(each.ends for each in explained):
         axes.legend(loc="upper right")
 
 

@@ -51,8 +51,8 @@ def middle(values: "xr.DataArray") -> "xr.DataArray":
         return values.mean("seed", skipna=True, keep_attrs=True)
     if values.attrs.get("kind") == "text":
         words = values.transpose(..., "seed").to_numpy()
-        found = np.array([_commonest(each) for each in words.reshape(-1, words.shape[-1])], dtype=object)
-        return values.isel(seed=0, drop=True).copy(data=found.reshape(words.shape[:-1]))
+        commonest = np.array([_commonest(each) for each in words.reshape(-1, words.shape[-1])], dtype=object)
+        return values.isel(seed=0, drop=True).copy(data=commonest.reshape(words.shape[:-1]))
     return values.copy(data=_quantile(values, 0.5)).isel(seed=0, drop=True)
 
 

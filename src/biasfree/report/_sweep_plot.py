@@ -110,15 +110,15 @@ def _panel(
 
 def _lines(part: "xr.Dataset", name: str, plan: Any, settings: Mapping[str, Any]) -> list[panels.Line]:
     """Boundaries of theory: those the plan names, else the predicted time at which runs end."""
-    found = []
+    lines = []
     for each in settings.get("boundary", []):
         if each.get("panel", name) == name and each["quantity"] in part:
             label = each.get("label", f"{each['quantity']} = {each['level']:g}")
-            found.append(panels.Line(panels.middle(part[each["quantity"]]), float(each["level"]), label))
+            lines.append(panels.Line(panels.middle(part[each["quantity"]]), float(each["level"]), label))
     predicted = part.get(part[name].attrs.get("predicted_by", ""))
     run = plan.get("run")
-    if found or predicted is None or not isinstance(run, dict):
-        return found
+    if lines or predicted is None or not isinstance(run, dict):
+        return lines
     if part[name].attrs.get("kind") == "share" and np.isfinite(float(run.get("until") or np.nan)):
         until = float(run["until"])
         return [panels.Line(panels.middle(predicted), until, f"predicted at t = {until:g}")]
@@ -128,4 +128,4 @@ def _lines(part: "xr.Dataset", name: str, plan: Any, settings: Mapping[str, Any]
         if finite.size and finite.max() > finite.min():
             level = float(np.quantile(finite, 0.5))
             return [panels.Line(centre, level, f"theory: {level:.3g}")]
-    return found
+    return lines

@@ -179,9 +179,9 @@ def from_zero(
     dead = None if rests else _dead(directions, strength, drift, onward, np.flatnonzero(sliding))
     if dead is not None:
         return dead
-    found = _climbed(directions, strength, drift, onward)
-    if not found.rests:
-        return found
+    climbed = _climbed(directions, strength, drift, onward)
+    if not climbed.rests:
+        return climbed
     # Not straight on: are there other ways out? Where lines repel they begin along these, or along what pulls.
     along = np.concatenate([[drift], directions[strength > 0], -directions[strength > 0]])
     growth = along @ drift + np.abs(along @ directions.T) @ strength  # of ‖w‖, along each
@@ -190,7 +190,7 @@ def from_zero(
     ways = along[fastest if len(directions) <= _FEW_LINES else fastest[growth[fastest] > 0]]
     others = [_climbed(directions, strength, drift, np.where(directions @ way < 0, -1.0, 1.0)) for way in ways]
     pulls = [0.0 if o.rests else float(np.linalg.norm(drift + (o.side * strength) @ directions)) for o in others]
-    return others[pulls.index(max(pulls))] if max(pulls, default=0.0) > 0 else found
+    return others[pulls.index(max(pulls))] if max(pulls, default=0.0) > 0 else climbed
 
 
 def _of_size_one(strength: np.ndarray, drift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -180,14 +180,14 @@ class Runner:
         dim, room = len(self.drift), _CROSSINGS
         crossed, when = np.empty((room, 2), dtype=np.int64), np.empty(room)
         stretches = np.empty((room, 5 + 2 * dim))
-        why, met, found = follow(
+        why, met, count = follow(
             neurons, until, (self.directions, self._transposed, self.strength, self.drift, self._gram), state,
             tuple(getattr(self.modes, name) for name in _PARTS), (ROUNDING, 1e-11, 1 - 1e-11, ROUNDING * size),
             (crossed, when, stretches),
         )  # fmt: skip
-        if found:
+        if count:
             # Copies: the rest of the room is given back.
-            crossed, when, stretches = crossed[:found].copy(), when[:found].copy(), stretches[:found].copy()
+            crossed, when, stretches = crossed[:count].copy(), when[:count].copy(), stretches[:count].copy()
             self._crossings.append((when, crossed))
             log_size, rate, up, down, still = stretches[:, :5].T
             unit, across = stretches[:, 5 : 5 + dim], stretches[:, 5 + dim :]

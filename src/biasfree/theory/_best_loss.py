@@ -147,8 +147,8 @@ def best_possible_loss(
     free, gap = "none" if linear else "even" if depth == 2 else "rays", None
     weights: np.ndarray | None
     if loss == "cross-entropy":
-        found = _best_class_loss.minimiser(grouped, dataset.inputs, targets, free)
-        outputs, weights, gap = found.outputs, found.weights, found.gap
+        minimum = _best_class_loss.minimiser(grouped, dataset.inputs, targets, free)
+        outputs, weights, gap = minimum.outputs, minimum.weights, minimum.gap
     elif loss != "square":
         outputs, weights = _best_margin_loss.minimiser(grouped, dataset.inputs, targets, loss, free)
     else:

@@ -104,15 +104,15 @@ def _infimum(problem: _Margins, loss: str) -> tuple[np.ndarray, np.ndarray]:
     margins = np.full(len(problem.own), np.inf)
     left = _undisputed(problem)
     rest = problem.restricted(left)
-    unknowns, found, at_rest = _newton(rest, loss)
-    if not at_rest and not (found > 0).all():
+    unknowns, reached, at_rest = _newton(rest, loss)
+    if not at_rest and not (reached > 0).all():
         staying = ~_growing(rest)
         # Here the minimum is attained, however large the margins of outlying samples are at it.
-        unknowns, found[staying], _ = _newton(rest.restricted(staying), loss, far=np.inf)
-        found[~staying] = np.inf
+        unknowns, reached[staying], _ = _newton(rest.restricted(staying), loss, far=np.inf)
+        reached[~staying] = np.inf
     elif not at_rest:
-        found[:] = np.inf
-    margins[left] = found
+        reached[:] = np.inf
+    margins[left] = reached
     return margins, unknowns
 
 

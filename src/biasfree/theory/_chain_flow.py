@@ -112,9 +112,9 @@ def passing_times(
     # A few times as long as a chain would take that has the largest norm in every layer; then longer and longer.
     end = 10 / (share * np.linalg.norm(moments.correlation) * np.abs(chain.norms).max() ** (chain.norms.size - 2))
     while np.isfinite(end):
-        found = _solved(end, moments, chain, share, events=events).t_events
-        if all(times.size for times in found):
-            return np.array([0.0] * (len(fractions) - len(ahead)) + [times[0] for times in found])
+        crossings = _solved(end, moments, chain, share, events=events).t_events
+        if all(times.size for times in crossings):
+            return np.array([0.0] * (len(fractions) - len(ahead)) + [times[0] for times in crossings])
         end *= 4
     raise ArithmeticError("the chain does not learn in any time that a number can hold; start it from larger norms.")
 

@@ -95,14 +95,14 @@ def max_margin_classes(dataset: Dataset, norm: str = "nuclear") -> ClassMargin:
     root, weights, size, gap = np.eye(classes), np.zeros((classes, dataset.dim)), np.inf, np.inf
     for _ in range(_ROUNDS if norm == "nuclear" else 1):
         rows = np.einsum("pk,pd->pkd", signs @ root, inputs).reshape(len(sample), -1)
-        support, shares, found = least_norm(rows, np.ones(len(sample)))
-        if found is None:
+        support, shares, solution = least_norm(rows, np.ones(len(sample)))
+        if solution is None:
             some = ", ".join(map(str, np.unique(sample[support])[:5]))
             raise ValueError(
                 f"max margin needs data that a linear map separates, but in {dataset.name} a convex combination of the "
                 f"differences (e_y − e_k)xᵀ vanishes, of samples {some} among others. Remove such samples."
             )
-        trial = root @ found.reshape(classes, dataset.dim)
+        trial = root @ solution.reshape(classes, dataset.dim)
         total = np.einsum("p,pk,pd->kd", shares, signs[support], inputs[support])
         values = np.linalg.svd(trial, compute_uv=False)
         here = float(values.sum() if norm == "nuclear" else np.linalg.norm(trial))

@@ -65,8 +65,8 @@ class Competition(NamedTuple):
         left.terminal = True  # type: ignore[attr-defined]
         # As long as the slowest needs to grow from where it is, and as long again to compete.
         until = float(np.max((20.0 - logs[growing]) / (2 * rates[growing]))) + 100 / float(rates.max())
-        found = solve_ivp(pace, (0.0, until), logs, method="LSODA", rtol=1e-8, atol=1e-8, events=left)
-        return skipped + float(found.t_events[0][0]) if len(found.t_events[0]) else np.inf
+        solved = solve_ivp(pace, (0.0, until), logs, method="LSODA", rtol=1e-8, atol=1e-8, events=left)
+        return skipped + float(solved.t_events[0][0]) if len(solved.t_events[0]) else np.inf
 
 
 def competition(

@@ -250,11 +250,11 @@ def _growth(
     dataset: Dataset, rest: HalfSpaces, slope: float, decay: float, seed: int
 ) -> tuple[tuple[Extremum, ...], Bound]:
     """The directions that grow on the plateau, those of the awake groups left out, and the largest net rate."""
-    found, bound = extrema(dataset, rest.residuals, slope, seed)
+    maxima, bound = extrema(dataset, rest.residuals, slope, seed)
     reach = float(np.mean(np.abs(dataset.targets) * np.linalg.norm(dataset.inputs, axis=1)))
     none = _NO_RATE * reach
     kept = []
-    for each in found:
+    for each in maxima:
         own = rest.maps[0] if each.sign > 0 else -rest.maps[1]
         beside = float(each.direction @ own) >= (1 - 1e-9) * float(np.linalg.norm(own))
         # An awake group is an extremum itself, of rate λ.
@@ -300,7 +300,7 @@ def _kinds(
     sizes = [_log_sizes(network) for network in (early.network, state)]
     flow = early_flow(state, Dataset(dataset.inputs, rest.residuals))
     reach = float(np.mean(np.abs(dataset.targets) * np.linalg.norm(dataset.inputs, axis=1)))
-    found, logs = [], []
+    kinds, logs = [], []
     for group in gather(flow):
         members = group.neurons[~awake[group.neurons]]
         rate = group.rate - decay
@@ -311,15 +311,15 @@ def _kinds(
         k = float(np.median(sizes[1][members] - sizes[0][members])) / escape if escape else 0.0
         # Of a middling one, or of as many as the width has; decay has worked on all of them until the escape.
         own = 2 * np.median(flow.log_amplitude[members]) + np.log(max(1.0, share * width)) - 2 * decay * escape
-        found.append(Leaver(group.direction, group.sign, rate, k - decay, share, False))
+        kinds.append(Leaver(group.direction, group.sign, rate, k - decay, share, False))
         logs.append(float(own))
-    kept = sorted(np.argsort([-kind.share for kind in found])[:_KINDS].tolist())
-    found, logs = [found[k] for k in kept], [logs[k] for k in kept]
-    met = dataset.inputs @ np.array([kind.direction for kind in found]).reshape(-1, dataset.dim).T
+    kept = sorted(np.argsort([-kind.share for kind in kinds])[:_KINDS].tolist())
+    kinds, logs = [kinds[k] for k in kept], [logs[k] for k in kept]
+    met = dataset.inputs @ np.array([kind.direction for kind in kinds]).reshape(-1, dataset.dim).T
     responses = np.maximum(met, early.network.slope * met).T
-    signs = np.array([float(kind.sign) for kind in found])
+    signs = np.array([float(kind.sign) for kind in kinds])
     rival = competition(responses, signs, np.array(logs), rest.residuals, rest.curvature, rest.columns, decay)
-    return found, rival
+    return kinds, rival
 
 
 def _log_sizes(network: Network) -> np.ndarray:

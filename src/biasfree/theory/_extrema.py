@@ -44,28 +44,28 @@ def extrema(
     drift, even, kept = grouped.pulls(residuals / dataset.samples)
     drift, even, directions = a * drift, (1 - a) * even[kept], grouped.directions[kept]
     if dim == 1:
-        found = _on_two_rays(drift, even)
+        maxima = _on_two_rays(drift, even)
     elif dim == 2:
-        found = _on_circle(drift, even, directions)
+        maxima = _on_circle(drift, even, directions)
     else:
         gathered = gathering_directions(Dataset(dataset.inputs, residuals), slope, samples=_SEARCHED, seed=seed)
-        found = [Extremum(g.direction, g.sign, g.rate) for g in gathered]
-    found = sorted(found, key=lambda each: -each.rate)
-    best = found[0] if found else Extremum(np.eye(dim)[0], 1, 0.0)
+        maxima = [Extremum(g.direction, g.sign, g.rate) for g in gathered]
+    maxima = sorted(maxima, key=lambda each: -each.rate)
+    best = maxima[0] if maxima else Extremum(np.eye(dim)[0], 1, 0.0)
     if dim <= 2:
-        return tuple(found), Bound(best.rate, best.rate, best.direction, True, np.nan)
+        return tuple(maxima), Bound(best.rate, best.rate, best.direction, True, np.nan)
     even_part = signed_bound(even, directions, dim, seed)
     upper = max(float(np.linalg.norm(drift)) + even_part.upper, best.rate)
-    return tuple(found), Bound(best.rate, upper, best.direction, upper <= best.rate * (1 + 1e-12), np.nan)
+    return tuple(maxima), Bound(best.rate, upper, best.direction, upper <= best.rate * (1 + 1e-12), np.nan)
 
 
 def _on_two_rays(drift: np.ndarray, even: np.ndarray) -> list[Extremum]:
-    found = []
+    maxima = []
     for side in (1.0, -1.0):
         value = float(side * drift[0] + even.sum())
         if value:
-            found.append(Extremum(np.array([side]), int(np.sign(value)), abs(value)))
-    return found
+            maxima.append(Extremum(np.array([side]), int(np.sign(value)), abs(value)))
+    return maxima
 
 
 def _on_circle(drift: np.ndarray, even: np.ndarray, directions: np.ndarray) -> list[Extremum]:
@@ -78,7 +78,7 @@ def _on_circle(drift: np.ndarray, even: np.ndarray, directions: np.ndarray) -> l
     middle = edges + lengths / 2
     units = np.column_stack([np.cos(middle), np.sin(middle)])
     pulls = drift + (np.sign(units @ directions.T) * even) @ directions
-    found = []
+    maxima = []
     for k, (pull, length) in enumerate(zip(pulls, lengths, strict=True)):
         size = float(np.linalg.norm(pull))
         edge, before = edges[k], pulls[k - 1]
@@ -89,8 +89,8 @@ def _on_circle(drift: np.ndarray, even: np.ndarray, directions: np.ndarray) -> l
                 angle = np.arctan2(sign * pull[1], sign * pull[0])
                 ahead = np.mod(angle - edge + _SAME_ANGLE, 2 * np.pi)
                 if 2 * _SAME_ANGLE < ahead < length:
-                    found.append(Extremum(sign * pull / size, sign, size))
+                    maxima.append(Extremum(sign * pull / size, sign, size))
             value = sign * float(at_edge @ pull)
             if value > 0 and sign * float(before @ turning) >= 0 >= sign * float(pull @ turning):
-                found.append(Extremum(at_edge, sign, value))
-    return found
+                maxima.append(Extremum(at_edge, sign, value))
+    return maxima

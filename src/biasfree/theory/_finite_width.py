@@ -69,8 +69,8 @@ def finite_width_response(time: float, network: Network, dataset: Dataset) -> Fi
     >>> from biasfree import datasets, theory
     >>> data = datasets.symmetric_gaussian(dim=3, pairs=50, seed=0)
     >>> start = Network.init([3, 100, 1], slope=0.0, init_scale=1e-6, seed=0)
-    >>> found = finite_width_response(150.0, start, data)
-    >>> bool(abs(found.weights / theory.finite_width_error(start, data) - 1) < 0.05)
+    >>> response = finite_width_response(150.0, start, data)
+    >>> bool(abs(response.weights / theory.finite_width_error(start, data) - 1) < 0.05)
     True
     """
     stairs = mode_staircase(network, dataset)

@@ -136,5 +136,5 @@ def _minimised(
         gradient = -_point_losses.residual(loss, outputs, y) @ columns / len(y)
         return float(value), gradient + decay * units.ravel()
 
-    found = minimize(objective, start, jac=True, method="BFGS", options={"gtol": 1e-12, "maxiter": 2000}).x
-    return np.stack([frames[0] @ found[:dim], frames[1] @ found[dim:]])
+    minimiser = minimize(objective, start, jac=True, method="BFGS", options={"gtol": 1e-12, "maxiter": 2000}).x
+    return np.stack([frames[0] @ minimiser[:dim], frames[1] @ minimiser[dim:]])

@@ -112,10 +112,10 @@ def max_margin(dataset: Dataset) -> MaxMargin:
             f"{_combination(answer)}. Remove such samples, or see whether max_margin_with_bias will do."
         )
     support, multipliers, weights = least_norm(_signed(dataset), np.ones(dataset.samples))
-    found = None if weights is None else _optimal(dataset, weights, 0.0, support, multipliers)
-    if found is None:
+    solution = None if weights is None else _optimal(dataset, weights, 0.0, support, multipliers)
+    if solution is None:
         raise _too_narrow(dataset)
-    return found
+    return solution
 
 
 def max_margin_with_bias(dataset: Dataset) -> MaxMargin:
@@ -131,8 +131,8 @@ def max_margin_with_bias(dataset: Dataset) -> MaxMargin:
     Raises:
         ValueError: labels other than ±1, vector targets, one class only, or classes whose convex hulls meet.
 
-    >>> found = max_margin_with_bias(Dataset([[3, 2], [3, 3], [4, 0], [4, 2]], [1, 1, -1, -1]))
-    >>> found.weights.round(12) + 0.0, round(found.bias, 12), round(found.margin, 12)
+    >>> solution = max_margin_with_bias(Dataset([[3, 2], [3, 3], [4, 0], [4, 2]], [1, 1, -1, -1]))
+    >>> solution.weights.round(12) + 0.0, round(solution.bias, 12), round(solution.margin, 12)
     (array([-2.,  0.]), 7.0, 0.5)
     """
     _signed(dataset)
@@ -157,8 +157,8 @@ def max_margin_with_bias(dataset: Dataset) -> MaxMargin:
         support, _, stacked = least_norm(rows, np.ones(dataset.samples))
         if stacked is None:
             break
-        if found := _with_free_bias(dataset, support):
-            return found
+        if solution := _with_free_bias(dataset, support):
+            return solution
         weights, offset = stacked[:-1], reach * stacked[-1]
         origin = origin - offset * weights / (weights @ weights)
         reach *= 2

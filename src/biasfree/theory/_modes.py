@@ -123,8 +123,8 @@ def growing_modes(network: Network, dataset: Dataset, loss: str = "square") -> M
         ValueError: another depth, shapes that do not fit, β = 0.
 
     >>> data = Dataset([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 1.0]]).symmetrised()
-    >>> found = growing_modes(Network.init([2, 10, 2], slope=0.0, init_scale=1e-6, seed=0), data)
-    >>> found.strengths, found.rates
+    >>> modes = growing_modes(Network.init([2, 10, 2], slope=0.0, init_scale=1e-6, seed=0), data)
+    >>> modes.strengths, modes.rates
     (array([1. , 0.5]), array([0.5 , 0.25]))
     """
     first, second, a = layers_and_pace(network, dataset)

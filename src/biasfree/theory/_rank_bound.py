@@ -138,7 +138,7 @@ def rank_bound(network: Network, active: Mapping[int, Any] | None = None) -> Ran
     rows = _rows(network, active or {})
     acting = [checks.numeric(w, "weights") for w in network.weights]
     acting = [w + np.eye(len(w)) if span == 1 else w for w, span in zip(acting, network.skips, strict=True)]
-    found = [LayerBound(depth, _name(network, depth), np.arange(1), 0.0, 0.0)]
+    bounds = [LayerBound(depth, _name(network, depth), np.arange(1), 0.0, 0.0)]
     size, imbalances = [np.sum(acting[-1] ** 2)], 0.0
     for layer in range(depth - 1, 0, -1):
         chosen = rows[layer]
@@ -148,15 +148,15 @@ def rank_bound(network: Network, active: Mapping[int, Any] | None = None) -> Ran
             break
         before, after = acting[layer - 1][chosen], acting[layer][:, chosen]
         values = np.linalg.eigvalsh(before @ before.T - after.T @ after)
-        excess = found[-1].excess + max(0.0, float(values[1:].sum()))
+        excess = bounds[-1].excess + max(0.0, float(values[1:].sum()))
         whole = len(chosen) == network.widths[layer]
         spread = float(values[-1] - values[0]) if whole else np.inf
-        found.append(LayerBound(layer, _name(network, layer), chosen, excess, spread))
+        bounds.append(LayerBound(layer, _name(network, layer), chosen, excess, spread))
         if not whole:
             break
         size.append(np.sum(before**2))
         imbalances += np.abs(values).max()
-    return RankBound(tuple(found[::-1]), float(max(size) - size[0] + imbalances))
+    return RankBound(tuple(bounds[::-1]), float(max(size) - size[0] + imbalances))
 
 
 def _rows(network: Network, active: Mapping[int, Any]) -> dict[int, Int[np.ndarray, "neurons"]]:

@@ -132,16 +132,16 @@ class SignedSum:
                 wrong = gains * margins < 0
                 terms = gains[:, None] if held is None else held
             if failures % 3 == 0 and wrong.any():
-                found = self._circle(r, (gains * wrong) @ self.directions, terms)
+                candidate = self._circle(r, (gains * wrong) @ self.directions, terms)
             else:
                 near = 1 / (np.abs(margins) + _NARROWEST) if failures % 3 == 2 else np.ones(lines)
                 chosen = rng.choice(lines, dim - 2, replace=False, p=near / near.sum())
-                found, _ = self._edge(chosen, np.where(gains[chosen] < 0, -1.0, 1.0), terms)
+                candidate, _ = self._edge(chosen, np.where(gains[chosen] < 0, -1.0, 1.0), terms)
             used += 1
-            trial = self.matrix(found)
+            trial = self.matrix(candidate)
             better = float(np.linalg.norm(trial)) > size * (1 + _NARROWEST)
             if better:
-                r, matrix = found, trial
+                r, matrix = candidate, trial
             failures = 0 if better else failures + 1
         return r, float(np.linalg.norm(matrix)), used
 
