@@ -102,7 +102,8 @@ def sweep() -> None:
     biasfree("sweep", "plan.toml", "--plot", "plan.png")
     assert Path("plan.nc").is_file()
     if not there("distributed"):
-        assert "biasfree[cluster]" in biasfree("sweep", "plan.toml", "--workers", "2", code=2)
+        anew = ("sweep", "plan.toml", "--workers", "2", "--folder", "other.runs", "--out", "other.nc")
+        assert "biasfree[cluster]" in biasfree(*anew, code=2)
 
 
 def explore() -> None:
