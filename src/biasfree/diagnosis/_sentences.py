@@ -9,6 +9,7 @@ from biasfree.diagnosis import _course, _stages
 from biasfree.diagnosis._baselines import Linear
 from biasfree.diagnosis._findings import MOST_ON_LINES
 from biasfree.diagnosis._sampling import standard_error
+from biasfree.diagnosis._scales import by_scale
 
 if TYPE_CHECKING:
     from biasfree.diagnosis._diagnosis import Diagnosis
@@ -175,6 +176,7 @@ def _when(found: "Diagnosis") -> list[str]:
     if first.stairs is not None:
         told.append(str(first.stairs))
     told += _waits(found)
+    told += by_scale(found)
     if found.sampling is not None:
         told.append(
             f"each of {found.sampling.draws} draws of {found.sampling.rows:,} rows was followed until it does best on "
