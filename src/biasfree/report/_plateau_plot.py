@@ -41,7 +41,7 @@ def plot_plateaus(run: Trajectory | Plateaus) -> "Figure":
         _curve(figure.add_subplot(rows[0, :]), trajectory, explained)
         for k, each in enumerate(shown):
             axes = figure.add_subplot(rows[1, k])
-            draw = _map if trajectory.dataset.dim == 2 and trajectory.dataset.outputs == 1 else _directions
+            draw = _map if trajectory.dataset.dim == 2 and trajectory.template.widths[-1] == 1 else _directions
             draw(axes, trajectory, each)
             axes.set_title(f"{k + 1}: loss {each.level:.3g}", fontsize=7)
     return figure
