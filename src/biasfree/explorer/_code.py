@@ -17,7 +17,8 @@ def code(view: View, file_name: str | None = None, target: str | None = None) ->
     if view.ones:
         lines.append("data = data.with_ones()")
     widths = ", ".join(["data.dim", *[str(view.width)] * (view.depth - 1), "1"])
-    lines.append(f"start = bf.Network.init([{widths}], slope={view.slope!r}, scale={view.scale!r}, seed={view.seed})")
+    start = f"slope={view.slope!r}, init_scale={view.scale!r}, seed={view.seed}"
+    lines.append(f"start = bf.Network.init([{widths}], {start})")
     lines.append(f"run = {_run(view, 'start')}")
     if view.slope != 1:
         lines.append(f"linear = {_run(view, 'start.with_slope(1.0)')}")
