@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import biasfree as bf
-from biasfree.explorer import _gallery
+from biasfree.explorer import _gallery, _offline
 from biasfree.explorer._code import code
+from biasfree.explorer._jobs import Bench
 from biasfree.explorer._view import View
 from tests.explorer.browsing import Watch, browser, why_not
 from tests.explorer.serving import server
@@ -432,6 +433,20 @@ class TestTakingAway:
         page.keyboard.press("Home")
         assert alone.text("now-time") == "0.00000"
         assert page.is_disabled("#c-width")
+        alone.close()
+
+    def test_what_the_server_refused_is_told_in_the_file_too(self, chromium, tmp_path):
+        view = {"data": "xor", "width": 10, "until": 2.0}
+        refused = json.dumps({"error": "not today."}).encode()
+        answers = dict.fromkeys(("beside", "plateaus", "diagnose"), refused)
+        answers["run"] = Bench().do("run", view, lambda share: None)
+        path = tmp_path / "view.html"
+        path.write_text(_offline.one_file(view, {}, answers))
+        alone = Watch(chromium, path.as_uri(), offline=True)
+        alone.open()
+        alone.complete()
+        assert [alone.text(id) for id in ("theory", "plateau", "diagnosis")] == ["not today."] * 3
+        assert alone.text("code").startswith(code(View.of(view)))
         alone.close()
 
 

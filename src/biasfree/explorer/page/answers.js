@@ -27,8 +27,11 @@ export function stored() {
   return element ? JSON.parse(element.textContent) : null;
 }
 
-function bytes(text) {
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
+// An answer that was stored in the page; one that the server refused when the page was made is refused again.
+function kept(text) {
+  const letters = atob(text);
+  if (letters.startsWith('{"error"')) throw new Error(JSON.parse(letters).error);
+  return Uint8Array.from(letters, (letter) => letter.charCodeAt(0)).buffer;
 }
 
 export class Answers {
@@ -44,7 +47,7 @@ export class Answers {
 
   // An answer to a view; null if a newer question took its place.
   async ask(kind, view, shown) {
-    if (this.offline) return bytes(this.offline.answers[kind]);
+    if (this.offline) return kept(this.offline.answers[kind]);
     this.flying[kind]?.abort();
     const control = (this.flying[kind] = new AbortController());
     try {
