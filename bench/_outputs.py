@@ -2,8 +2,8 @@
 
 **Digits**: both go to the same cross-entropy. The largest stable rate is the largest power of √2 at which the loss
 never rises on the whole way; it is searched for, and only the last run is timed. Such descent reaches the level within
-a percent of the flow's own time, so the flow is asked for no more than that; both times are told. **Symmetric set**: as Figure 3, with
-a linear target of rank three; the papers' rate is the peer's, extrapolated from a part of its steps.
+a percent of the flow's own time, so the flow is asked for no more than that; both times are told. **Symmetric set**: as
+Figure 3, with a linear target of rank three; the papers' rate is the peer's, extrapolated from a part of its steps.
 """
 
 import math

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse.csgraph import connected_components
 from sklearn import datasets as bundled
 
 import biasfree as bf
@@ -25,8 +26,9 @@ class Descended(NamedTuple):
     losses: np.ndarray
     bends: np.ndarray
     rights: np.ndarray
+    weights: list[tuple[np.ndarray, np.ndarray]]
 
-    def verdict(self, lowest: float) -> str:
+    def verdict(self, lowest: float, inputs: np.ndarray) -> str:
         """By the rules of docs/diagnosis.md, ``lowest`` the least loss of a linear map."""
         first = self.losses[0]
         escaped = np.flatnonzero(self.losses < first - max(0.5 * (first - lowest), 0.03 * first))
@@ -34,7 +36,27 @@ class Descended(NamedTuple):
         straight = (self.bends <= 0.1) & (self.losses >= lowest - 0.03 * first)
         if straight[sits].all() or (straight[-1] and (self.losses >= lowest - 0.03 * first).all()):
             return "linear"
-        return "linear until" if straight[sits][0] else "not linear"
+        if straight[sits][0]:
+            return "linear until"
+        later = [each for each, sat in zip(self.weights, sits, strict=True) if sat]
+        return "several linear networks" if apart(later, inputs) else "nonlinear"
+
+
+def apart(course: list[tuple[np.ndarray, np.ndarray]], inputs: np.ndarray) -> bool:
+    """Whether large neurons fall into two groups or more that respond alike within and apart between, all along."""
+    first, second = course[-1]
+    size = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=0)
+    large = size > 0.01 * size.sum()
+
+    def cosines(rows: np.ndarray) -> np.ndarray:
+        responses = np.maximum(inputs @ rows[large].T, 0)
+        responses /= np.maximum(np.linalg.norm(responses, axis=0), 1e-300)
+        return responses.T @ responses
+
+    alike = (cosines(first) > 0.95) & (second[:, large].T @ second[:, large] > 0)
+    count, member = connected_components(alike)
+    between = member[:, None] != member
+    return bool(count > 1 and alike[~between].all() and all(cosines(w)[between].max() < 0.05 for w, _ in course))
 
 
 def descend(data: bf.Dataset, width: int, until: float, rate: float, looks: int = 100) -> Descended:
@@ -42,7 +64,7 @@ def descend(data: bf.Dataset, width: int, until: float, rate: float, looks: int 
     first, second = (np.array(w) for w in bf.Network.init([data.dim, width, data.outputs], 0.0, 1e-3, 0).weights)
     x, y, samples = data.inputs, data.targets, data.samples
     basis = np.linalg.qr(x)[0]
-    steps, found = round(until / rate), []
+    steps, found, weights = round(until / rate), [], []
     every = max(1, steps // looks)
     for step in range(steps + 1):
         hidden = np.maximum(x @ first.T, 0)
@@ -54,17 +76,18 @@ def descend(data: bf.Dataset, width: int, until: float, rate: float, looks: int 
             bend = np.sqrt((left**2).mean() / max((outputs**2).mean(), (y**2).mean()))
             loss = -np.log((shares * y).sum(axis=1)).mean()
             found.append((step * rate, loss, bend, (outputs.argmax(1) == y.argmax(1)).mean()))
+            weights.append((first.copy(), second.copy()))
         wrong = (y - shares) / samples
         moved = ((wrong @ second) * (hidden > 0)).T @ x
         second += rate * wrong.T @ hidden
         first += rate * moved
-    return Descended(*np.array(found).T)
+    return Descended(*np.array(found).T, weights)
 
 
 def agrees(found: Diagnosis, data: bf.Dataset, until: float, rate: float) -> None:
     """The verdict, and on every plateau the accuracy, within two percentage points."""
     seen = descend(data, found.settings["width"], until, rate)
-    assert seen.verdict(found.baselines.plain.loss) == found.verdict
+    assert seen.verdict(found.baselines.plain.loss, data.inputs) == found.verdict
     compared = [stage for stage in found.stages if stage.time <= until]
     assert compared
     for stage in compared:
