@@ -187,8 +187,10 @@ def test_the_jacobian_is_the_derivative_of_the_velocity(loss):
 
 def whole_and_finite(seed: int) -> None:
     data, start, how = problem(seed + 10_000)
-    run = bf.gradient_flow(start, data, **how, save=5, method="exact", max_steps=20_000)
-    assert run.status.name == "reached", run.status
+    # Beyond ln L = −10⁵ the loss clock comes to margins that float64 does not tell apart, and says so.
+    stop = bf.Stop(log_loss=-1e5) if how["clock"] == "loss" else None
+    run = bf.gradient_flow(start, data, **how, save=5, method="exact", max_steps=20_000, stop=stop)
+    assert run.status.name in ("reached", "loss level"), run.status
     assert all(np.isfinite(layer).all() for layer in run.weights)
     assert run.energy_gap < 1e-6
     assert run.balance_drift < 1e-5 or how["weight_decay"] > 0
