@@ -15,8 +15,8 @@ from biasfree import cli
 from biasfree.diagnosis import Diagnosis, diagnose
 
 RNG = np.random.default_rng(7)
-INPUTS = RNG.normal(size=(60, 3))
-QUICK = {"width": 20, "seeds": 1, "simulate": False}
+INPUTS = RNG.normal(size=(30, 3))
+QUICK = {"width": 10, "seeds": 1, "simulate": False}
 
 
 class Descended(NamedTuple):
@@ -158,7 +158,7 @@ def test_few_whole_numbers_are_classes_unless_a_number_is_asked_for() -> None:
 
 def test_two_classes_by_cross_entropy_are_those_of_the_logistic_loss() -> None:
     # The flows differ by their starts alone, and end at the same linear map.
-    names = np.where(INPUTS @ [1.0, 2.0, 0.5] + 0.8 * RNG.normal(size=60) > 0, "yes", "no")
+    names = np.where(INPUTS @ [1.0, 2.0, 0.5] + 0.8 * RNG.normal(size=30) > 0, "yes", "no")
     table = pd.DataFrame(INPUTS, columns=["a", "b", "c"]).assign(kind=names)
     two = diagnose(table, "cross-entropy", target="kind", **QUICK)
     one = diagnose(table, "logistic", target="kind", **QUICK)
@@ -203,7 +203,7 @@ def test_several_columns_are_several_outputs_and_least_squares_stands_beside() -
     [
         ("logistic", ["a", "b"], "two classes, got 2 outputs"),
         ("cross-entropy", ["a", "b"], "needs classes, got 2 columns of numbers"),
-        ("cross-entropy", "a", "60 different numbers"),
+        ("cross-entropy", "a", "30 different numbers"),
     ],
 )
 def test_losses_that_targets_do_not_have_are_refused(loss, target, sentence) -> None:
