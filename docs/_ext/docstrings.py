@@ -69,11 +69,12 @@ def process(app: object, what: str, name: str, obj: object, options: object, lin
 
 def _axes(match: re.Match[str]) -> str:
     axes = match[2].replace("*", "…").split()
-    return f"{match[1].lower()} array ({' × '.join(axes)})" if axes else f"{match[1].lower()} number"
+    # Without brackets or commas, at which Sphinx would look for a cross-reference.
+    return f"{match[1].lower()} array: {' × '.join(axes)}" if axes else f"{match[1].lower()} number"
 
 
 def _shown(annotation: object, *args: object, **settings: object) -> str:
-    """An annotation as a reader wants it: "float array (samples × dim)" for one with named axes."""
+    """An annotation as a reader wants it: "float array: samples × dim" for one with named axes."""
     text = _plain(annotation, *args, **settings)
     text = re.sub(
         r"~?(?:jaxtyping\.)?\b(Float|Int|Bool|Num|Complex|Shaped)\[[\w.~]+, ?['\"]([^'\"]*)['\"]\]", _axes, text
