@@ -18,6 +18,8 @@ from biasfree.diagnosis._course import Levels, mean_loss
 
 # Rows × weights that one evaluation of the gradient may take, at least and at most; rows per dimension.
 _WORK, _MOST_WORK, _PER_DIMENSION, _LEAST = 4e6, 5e7, 40, 1000
+# A draw needs no more rows than this, or than this for each dimension: its error is told.
+_ENOUGH, _ENOUGH_PER_DIMENSION = 2000, 200
 # How many draws tell a sampling error.
 LEAST_DRAWS = 3
 _CHUNK = 50_000
@@ -63,12 +65,13 @@ def draws(
         data: all rows.
         symmetry: whose pairs stay together.
         loss: its name.
-        rows: to learn; as many others to judge on.
+        rows: to learn, at most; as many others to judge on.
         count: of draws.
         linear_map: the linear solution of all rows.
     """
     if data.samples <= 2 * rows:
         return [Draw(data, levels_of(data, loss))] * count
+    rows = min(rows, max(_ENOUGH, _ENOUGH_PER_DIMENSION * data.dim))
     found = []
     for number in range(count):
         order = shuffled(data.samples, symmetry.pairs, seed=[17, number])
