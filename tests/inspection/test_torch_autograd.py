@@ -1,7 +1,5 @@
 """Local maps, homogeneity and net bias beside PyTorch's autograd. Run by `make test-torch`."""
 
-import time
-
 import numpy as np
 import pytest
 
@@ -55,32 +53,25 @@ def test_denoisers_agree_with_autograd(name, source) -> None:
 
 
 @pytest.mark.slow
-def test_the_full_spectrum_of_a_64_by_64_image(capsys) -> None:
-    """A_x with its spectrum at least 20 times faster than autograd pixel by pixel alone, and in under a minute."""
+def test_the_full_spectrum_of_a_64_by_64_image() -> None:
+    """Rows of A_x as autograd has them, pixel by pixel; its 4096 singular values by what must hold of them.
+
+    How long it takes, beside that loop, is told by `python -m bench --only answers`.
+    """
     torch.manual_seed(0)
-    torch.set_num_threads(1)
     net = torch_models.Denoiser(16, 5).double().eval()
     x = noisy(1, 64)
     graph = read(net, shapes=((1, 64, 64),))
-    function, points = GraphFunction(graph), given(x, graph.ports)
-    function.jacobian(points)
-    begun = time.process_time()
-    matrix = function.jacobian(points)
-    formed = time.process_time() - begun
-    values, *_ = decomposed(matrix)
-    whole = time.process_time() - begun
-    assert len(values) == 4096
+    matrix = GraphFunction(graph).jacobian(given(x, graph.ports))
     tensor = torch.tensor(x, requires_grad=True)
     outputs = net(tensor).reshape(-1)
     pixels = range(0, 4096, 64)
-    begun = time.process_time()
     rows = [torch.autograd.grad(outputs[i], tensor, retain_graph=True)[0].reshape(-1).numpy() for i in pixels]
-    loop = (time.process_time() - begun) * 4096 / len(rows)
     assert np.abs(np.stack(rows) - matrix[:: pixels.step]).max() < 1e-12
-    with capsys.disabled():
-        print(
-            f"\nA_x {formed:.1f} s, with its spectrum {whole:.1f} s, autograd pixel by pixel {loop:.0f} s of processor"
-        )
-    assert loop >= 20 * whole
-    # One thread: seconds of processor are seconds of an idle core.
-    assert whole < 60
+    values, resolution, left, right = decomposed(matrix)
+    assert len(values) == 4096
+    assert np.sum(values**2) == pytest.approx(np.sum(matrix**2), rel=1e-6)
+    assert resolution < 1e-5 * values[0]
+    size = left.shape[1]
+    assert np.abs(matrix @ right - left * values[:size]).max() < 1e-6 * values[0]
+    assert np.abs(right.T @ right - np.eye(size)).max() < 1e-6
