@@ -19,7 +19,7 @@ CASES = {
     "diabetes, centred": ("asymmetry", 8.0, 1.0),
     "breast cancer, standardised": ("target mean", 8.0, 1.0),
     "breast cancer": ("asymmetry", 4.0, 1.0),
-    "digits parity": ("one half-space or asymmetry", 12.0, 1.0),
+    "digits parity": ("one half-space or asymmetry", 5.0, 1.0),
 }
 HEAVY = ("diabetes", "diabetes, centred", "breast cancer", "breast cancer, standardised", "digits parity")
 PARAMETERS = [pytest.param(name, marks=pytest.mark.slow) if name in HEAVY else name for name in CASES]
