@@ -76,8 +76,9 @@ def test_derivative_at_the_kink_is_the_slope() -> None:
     ("loss", "clock"),
     [("square", "time"), ("logistic", "time"), ("exponential", "time"), ("logistic", "loss"), ("exponential", "loss")],
 )
-def test_stiffness_bounds_the_hessian(loss, clock) -> None:
-    for architecture in (ARCHITECTURES[i] for i in (0, 3, 5, 7, 8)):
+@pytest.mark.parametrize("chosen", [(0, 5, 8), pytest.param((3, 7), marks=pytest.mark.slow)])
+def test_stiffness_bounds_the_hessian(loss, clock, chosen) -> None:
+    for architecture in (ARCHITECTURES[i] for i in chosen):
         weights, numbers, kind = problem(*architecture, loss)
         kind = kind._replace(clock=clock)
         numbers = numbers._replace(weight_decay=jnp.asarray(0.0))

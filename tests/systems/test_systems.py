@@ -7,6 +7,8 @@ import biasfree as bf
 from biasfree.dynamics import METHODS, _stepper
 from tests.systems import SYSTEMS, System, riccati
 
+# Between depths 2 and 5, which are run always: compiling each method for it takes longer than all else here.
+BETWEEN = [system for system in SYSTEMS if system.name == "scalar linear, depth 3"]
 ORDERS = {"bosh3": 3, "dopri5": 5, "tsit5": 5, "dopri8": 8}
 
 
@@ -25,7 +27,7 @@ def worst_error(system: System, method: str, rtol: float) -> tuple[float, int]:
 @pytest.mark.parametrize(
     ("system", "method"),
     [
-        pytest.param(system, method, id=f"{system.name}-{method}")
+        pytest.param(system, method, id=f"{system.name}-{method}", marks=pytest.mark.slow if system in BETWEEN else ())
         for system in SYSTEMS
         for method in METHODS
         if method not in ("auto", "exact") or (method == "exact" and system.network.depth == 2)
