@@ -441,7 +441,7 @@ class TestTakingAway:
         answers = dict.fromkeys(("beside", "plateaus", "diagnose"), refused)
         answers["run"] = Bench().do("run", view, lambda share: None)
         path = tmp_path / "view.html"
-        path.write_text(_offline.one_file(view, {}, answers))
+        path.write_bytes(_offline.one_file(view, {}, answers))
         alone = Watch(chromium, path.as_uri(), offline=True)
         alone.open()
         alone.complete()

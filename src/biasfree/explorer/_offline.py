@@ -27,12 +27,12 @@ def part(name: str) -> str:
 
 
 @functools.cache
-def plotly() -> str:
-    """Plotly.js, as the installed package carries it."""
-    return resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+def plotly() -> bytes:
+    """Plotly.js, as the installed package carries it; as bytes, since a string of it takes twice the memory."""
+    return resources.files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
 
 
-def one_file(view: Mapping[str, Any], shown: Mapping[str, Any], answers: Mapping[str, bytes]) -> str:
+def one_file(view: Mapping[str, Any], shown: Mapping[str, Any], answers: Mapping[str, bytes]) -> bytes:
     """The page with a run inside; it asks nobody for anything."""
     from biasfree import __version__
     from biasfree.explorer import _gallery, _view
@@ -57,7 +57,6 @@ def one_file(view: Mapping[str, Any], shown: Mapping[str, Any], answers: Mapping
         r'<script type="importmap">.*?</script>': f'<script type="importmap">{addresses}</script>',
         r'<link rel="stylesheet"[^>]*>': f"<style>{part('style.css')}</style>",
         r'<link rel="icon"[^>]*>': f'<link rel="icon" href="{_as_address(part("icon.svg"), "image/svg+xml")}">',
-        r'<script src="plotly.js"[^>]*></script>': f"<script>{_ending_nowhere(plotly())}</script>",
         r'<script type="module" src="page/main.js"></script>': _stored(stored)
         + '<script type="module">import "explorer/main.js";</script>',
         r"<meta charset[^>]*>": f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">',
@@ -67,7 +66,10 @@ def one_file(view: Mapping[str, Any], shown: Mapping[str, Any], answers: Mapping
         before, found, after = _around(pattern, page)
         assert found, f"index.html has no {pattern}"
         page = before + text + after
-    return page
+    before, found, after = _around(r'<script src="plotly.js"[^>]*></script>', page)
+    assert found, "index.html has no plotly.js"
+    script = plotly().replace(b"</script", b"<\\/script")  # nothing in it may look like the end of its element
+    return b"".join([before.encode(), b"<script>", script, b"</script>", after.encode()])
 
 
 def _as_address(text: str, kind: str = "text/javascript") -> str:
@@ -83,7 +85,3 @@ def _stored(value: Any) -> str:
     """A value inside the page; nothing in it can look like the end of its element."""
     text = json.dumps(value).replace("<", "\\u003c")
     return f'<script type="application/json" id="stored">{text}</script>'
-
-
-def _ending_nowhere(script: str) -> str:
-    return script.replace("</script", "<\\/script")

@@ -89,6 +89,7 @@ class _Server:
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         await self._quick.start()
         await self._slow.start()
+        _offline.plotly()  # before anybody waits for it
         try:
             yield
         finally:
