@@ -14,6 +14,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import log_softmax, logsumexp
 
 _ENDED = 1e-9  # of a derivative, by which it is taken to have reached the end of its interval
+_ROUNDING = 1e-13  # of ‖w‖‖x‖, by which a line must be passed
 _MOST = 300  # steps that the whole way is cut into at least, so that no event is stepped over
 
 
@@ -96,7 +97,10 @@ class Flow:
     def margin(self, which: tuple[str, int, int], state: np.ndarray) -> float:
         kind, h, i = which
         if kind == "cross":
-            return float((1.0 if self.gate[h, i] == 1 else -1.0) * (self.weights(state)[0][h] @ self.x[i]))
+            w, x = self.weights(state)[0][h], self.x[i]
+            # A neuron that dies on the line it crosses stays there, and rounding is no crossing.
+            beyond = _ROUNDING * float(np.linalg.norm(w) * np.linalg.norm(x))
+            return float((1.0 if self.gate[h, i] == 1 else -1.0) * (w @ x)) + beyond
         on = np.flatnonzero(np.isnan(self.gate[h])).tolist()
         value = float(self.holding(state, h, on)[on.index(i)])
         return value - self.slope if kind == "low" else 1.0 - value

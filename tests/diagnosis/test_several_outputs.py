@@ -32,7 +32,8 @@ class Descended(NamedTuple):
         """By the rules of docs/diagnosis.md, ``lowest`` the least loss of a linear map."""
         first = self.losses[0]
         escaped = np.flatnonzero(self.losses < first - max(0.5 * (first - lowest), 0.03 * first))
-        sits = self.times >= 1.5 * self.times[escaped[0]]
+        # A network that does not escape is judged where its course ends.
+        sits = self.times >= min(1.5 * self.times[escaped[0]] if len(escaped) else np.inf, self.times[-1])
         straight = (self.bends <= 0.1) & (self.losses >= lowest - 0.03 * first)
         if straight[sits].all() or (straight[-1] and (self.losses >= lowest - 0.03 * first).all()):
             return "linear"
