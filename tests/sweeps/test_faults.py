@@ -57,10 +57,12 @@ def test_kill_9_of_a_command_with_workers(tmp_path, undisturbed) -> None:
     killed(tmp_path, undisturbed, times=5, workers=2)
 
 
-def test_ctrl_c_keeps_what_is_finished_and_nothing_half(tmp_path, undisturbed) -> None:
+def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(tmp_path, undisturbed) -> None:
     folder, out = tmp_path / "runs", tmp_path / "found.nc"
     process = own_runs.program(folder, out, stderr=-3)
     own_runs.wait_for_batches(folder, 2, process)
+    with pytest.raises(ValueError, match="another sweep is at work"):
+        bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS, folder=folder)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) != 0
     assert not out.exists()
@@ -86,16 +88,6 @@ def test_an_interrupted_flow_is_no_result(tmp_path) -> None:
     found = bf.sweep(base, {"offset": [0.1, 0.15]}, keep=["final_loss", "status"], folder=tmp_path)
     assert found.tally.reused >= 1
     assert set(found.dataset.status.to_numpy().ravel()) == {"reached"}
-
-
-def test_a_second_command_refuses_while_the_first_is_at_work(tmp_path, undisturbed) -> None:
-    folder, out = tmp_path / "runs", tmp_path / "found.nc"
-    process = own_runs.program(folder, out)
-    own_runs.wait_for_batches(folder, 1, process)
-    with pytest.raises(ValueError, match="another sweep is at work"):
-        bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS, folder=folder)
-    assert process.wait(120) == 0
-    same(sweeps.load(out).dataset, undisturbed)
 
 
 def test_order_does_not_matter(undisturbed) -> None:

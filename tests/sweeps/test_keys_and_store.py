@@ -108,16 +108,18 @@ def test_damaged_files_are_removed_reported_and_computed_again(tmp_path) -> None
     assert bf.sweep(own_runs.wave, axes, seeds=2, folder=folder).tally.computed == 0
 
 
-def test_many_files_become_few_and_lose_nothing(tmp_path) -> None:
+def test_many_files_become_few_and_lose_nothing(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(_store, "_MOST_FILES", 30)
+    monkeypatch.setattr(_store, "_MERGED", 20)
     rng = np.random.default_rng(0)
     with _store.locked(tmp_path / "runs") as store:
-        for i in range(300):
+        for i in range(60):
             columns = {"x": np.array([float(i)]), "word": np.array([f"word {i % 3}"], dtype=object)}
             keys = rng.integers(0, 2**63, size=(1, 2)).astype(np.uint64)
             store.write(_store.Batch(keys, np.array([1], np.uint8), np.array([""], dtype=object), columns))
-            assert len(list((tmp_path / "runs").iterdir())) < 260
+            assert len(list((tmp_path / "runs").iterdir())) < 34
         (whole,) = _store.joined(list(store.read()))
-    assert sorted(whole.columns["x"]) == [float(i) for i in range(300)]
+    assert sorted(whole.columns["x"]) == [float(i) for i in range(60)]
     assert all(whole.columns["word"] == [f"word {int(x) % 3}" for x in whole.columns["x"]])
 
 

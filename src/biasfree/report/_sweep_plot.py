@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ABOUT = ("state", "message", "level")
 _MOST_FACETS = 6
-_WIDTH, _HEIGHT, _LONG = 3.4, 3.0, 25
+_WIDTH, _HEIGHT, _LONG = 3.4, 3.0, 20
 _LETTERS = 15  # of a title, per inch
 
 
