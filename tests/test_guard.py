@@ -148,3 +148,13 @@ class TestAutoGoesOn:
         assert "steps between events to t = 2, bosh3 to t = 4" in str(run)
         monkeypatch.undo()
         np.testing.assert_allclose(run.at(1.7).weights[0], flow.at(1.7).weights[0], atol=1e-5)
+
+
+def test_a_third_of_the_loss_is_no_small_error_at_any_tolerance() -> None:
+    run = bf.gradient_flow(
+        bf.Network.init([2, 4, 1], 0.0, 0.1, 0), bf.datasets.six_points(), until=5.0, method="bosh3", rtol=1e-3, save=4
+    )
+    off = dataclasses.replace(run, energies=run.energies + 0.5 * run.losses[0] * (run.times > 0))
+    assert off.energy_gap > 0.3
+    assert _guard.judged(run).status.complete
+    assert _guard.judged(off).status.name == "inaccurate"

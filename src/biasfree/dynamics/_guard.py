@@ -27,6 +27,7 @@ _BALANCE_IN_CHATTER = 3000.0  # 310: every step back and forth has an error of i
 _ENERGY = 100.0  # of the exact flow: 0.13
 _ENERGY_OF_STEPS = 1000.0  # 12: energy is not under error control, and a step's tolerance is per neuron
 _ENERGY_OVER_KINKS = 10_000.0  # 420: steps that pass over kinks integrate ‖Ẇ‖² across its jumps
+_MOST_ENERGY = 0.3  # of the first loss, at any tolerance: nobody would call a third of it a small error
 _ADMISSIBILITY = 1000.0  # a slide is held to the tolerance, and what is left of it grows until it ends
 _RISE = 100.0  # none rose; a step may err by rtol
 
@@ -80,7 +81,8 @@ def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float]]:
     else:
         energy = _ENERGY_OF_STEPS if trajectory.template.is_linear else _ENERGY_OVER_KINKS
     yield "the balance drift", trajectory.balance_drift, _FLOOR + balance * rtol
-    yield "the energy gap", trajectory.energy_gap, _FLOOR + energy * rtol + noise
+    allowed = energy * rtol if trajectory.by_logarithm else min(energy * rtol, _MOST_ENERGY)
+    yield "the energy gap", trajectory.energy_gap, _FLOOR + allowed + noise
     yield "the inadmissible slide", trajectory.admissibility, _FLOOR + _ADMISSIBILITY * rtol
     yield "the rise of the objective above its start", _rise(trajectory) / scale, _FLOOR + _RISE * rtol + noise
 
