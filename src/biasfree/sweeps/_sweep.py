@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -285,6 +286,7 @@ class _Interruption:
         mask = {signal.SIGINT} if self._main and hasattr(signal, "pthread_sigmask") else set[signal.Signals]()
         self._put_off = True
         if mask:
+            resource_tracker.ensure_running()  # its start would end the blocking
             signal.pthread_sigmask(signal.SIG_BLOCK, mask)
         try:
             yield
