@@ -1,0 +1,228 @@
+/* What happens first in a step, of what is real and felt, and whether it is plain.
+
+   The rules are those of biasfree/dynamics/exact: _events.py (what is real), _alone.py (what is felt), _carried.py (groups). */
+
+#include "travel.h"
+
+#define TOGETHER 1e-12  /* part of a step within which a row meets several lines at once */
+#define VANISHED 1e-9   /* |v|/|w| of a sliding row whose v is zero */
+#define UNFELT 0.01     /* part of its tolerance that crossings may move a row by in a step and not be felt */
+#define SOON 0.05       /* part of a step that a group may take to cross a line */
+#define BEARS 0.1       /* part of a group's largest angle that lines may drive its neurons apart */
+#define NEVER 9.0       /* the time of a crossing that is none */
+
+/* Rows and energy at x of step n, to the desk's start. */
+double cut(int64_t n, double x, const Room *room) {
+    const int64_t size = room->pattern->rows * (room->data->dim + room->data->outputs);
+    static const double counts[NODES] = {1, 7, 21, 35, 35, 21, 7, 1};
+    const double *curve = room->trial->curves + n * NODES * size;
+    double weights[NODES], energy = 0.0, *start = room->desk->rows + START * size;
+    for (int k = 0; k < NODES; k++) weights[k] = counts[k] * pow(x, k) * pow(1.0 - x, NODES - 1 - k);
+    for (int k = 0; k < NODES; k++) energy += weights[k] * room->trial->energies[n * NODES + k];
+    for (int64_t i = 0; i < size; i++) {
+        start[i] = 0.0;
+        for (int k = 0; k < NODES; k++) start[i] += weights[k] * curve[k * size + i];
+    }
+    return energy;
+}
+
+/* Whether a slide on one line is over at x of step n: its line no longer holds the row, or v has turned. */
+static int is_over(const Room *room, int64_t n, double x, int64_t which) {
+    const Data *data = room->data;
+    const int64_t dim = data->dim, columns = dim + data->outputs, h = room->pattern->slides[2 * which];
+    const int64_t size = room->pattern->rows * columns;
+    const double *start = room->desk->rows + START * size, *z = start + h * columns;
+    cut(n, x, room);
+    if (dot(z + dim, room->trial->curves + n * NODES * size + h * columns + dim, data->outputs) < 0.0) return 1;
+    pulls_here(start, data, room->pattern, room->desk->work);
+    const Met met = pulled_across(room, z, h, room->pattern->slides[2 * which + 1]);
+    return met.noise - met.strength - fabs(met.rest) < 0.0;
+}
+
+/* When a slide ends, from the first zero of its interpolated margins. Over a step that is long beside the fastest rates
+   these may be off: then it ends before the first node where a margin is below zero, or not at all (2). */
+static double end_of(const Room *room, int64_t n, int64_t which) {
+    const int64_t slides = room->pattern->count;
+    double low = room->sought->ended[which], high = 2.0;
+    if (low > 1.0 || room->pattern->span[room->pattern->slides[2 * which]] != 1 || is_over(room, n, low, which)) return low;
+    for (int k = NODES - 1; k >= 0 && TABLES.nodes[k] > low; k--) {
+        const double *values = room->sought->values + k * (3 * slides + 1) + 3 * which;
+        if (values[0] < 0.0 || values[1] < 0.0 || values[2] < 0.0) high = TABLES.nodes[k];
+    }
+    if (high > 1.0 || !is_over(room, n, high, which)) return 2.0;
+    while (high - low > 1e-14) {
+        const double middle = 0.5 * (low + high);
+        if (is_over(room, n, middle, which))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+/* Whether what a slide ends by is plain: v is there, w is, and the line attracts. */
+static int plain_end(const Room *room, int64_t n, double x, int64_t which) {
+    const Data *data = room->data;
+    const int64_t dim = data->dim, columns = dim + data->outputs, h = room->pattern->slides[2 * which];
+    if (room->pattern->span[h] != 1 || dim < 2) return 0;
+    cut(n, x, room);
+    const double *start = room->desk->rows + START * room->pattern->rows * columns, *z = start + h * columns;
+    double first = 0.0, second = 0.0;
+    for (int64_t j = 0; j < dim; j++) first = largest(first, fabs(z[j]));
+    for (int64_t k = dim; k < columns; k++) second = largest(second, fabs(z[k]));
+    if (!(first > 0.0) || !(second > 4.0 * VANISHED * first * sqrt((double)dim))) return 0;
+    pulls_here(start, data, room->pattern, room->desk->work);
+    return pulled_across(room, z, h, room->pattern->slides[2 * which + 1]).strength < 0.0;
+}
+
+/* Whether a crossing is more than what a curve's own error makes: the velocity there leads across, or it is far beyond
+   the line, at the step's end or anywhere. A step's end is within the tolerance, its curve within CURVE times it. */
+static int is_real(const Room *room, int64_t n, const double *met, double slack) {
+    const Data *data = room->data;
+    const int64_t columns = data->dim + data->outputs, h = (int64_t)met[0], line = (int64_t)met[1];
+    const double *end = room->trial->curves + (n * NODES + NODES - 1) * room->pattern->rows * columns + h * columns;
+    double extent = 0.0;
+    for (int64_t j = 0; j < columns; j++) extent = largest(extent, fabs(end[j]));
+    if (met[3] > CURVE * slack) return 1;
+    if (room->pattern->side[h * data->lines + line] * along(data, end, line) < -slack * extent) return 1;
+    cut(n, met[2], room);
+    const double *start = room->desk->rows + START * room->pattern->rows * columns, *z = start + h * columns;
+    double *moving = room->desk->pull;
+    pulls_here(start, data, room->pattern, room->desk->work);
+    pull_of(room, z, h, moving);
+    const double side = room->pattern->side[h * data->lines + line];
+    return side * along(data, moving, line) < -pulled_across(room, z, h, line).noise;
+}
+
+/* Whether a group that comes near a line stays together: it is over soon, or does little. The strain of all is added up.
+
+   Neurons of a group cross one after the other, within the time 2·radius/|d·ẇ|. Where that is long beside the usual step,
+   some may cross and others never, and the line drives them apart by up to its kick. */
+static int holds(const Room *room, const Course *course, int64_t crossings) {
+    const Data *data = room->data;
+    const Pattern *pattern = room->pattern;
+    const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs, lines = data->lines;
+    const double pace = course->pace.long_step;
+    double *start = room->desk->rows + START * pattern->rows * columns, *moving = room->desk->pull;
+    int whole = 1, known = 0;
+    for (int64_t i = 0; i < crossings; i++) {
+        const int64_t h = (int64_t)room->sought->met[4 * i], line = (int64_t)room->sought->met[4 * i + 1];
+        const double *z = start + h * columns;
+        double radius = 0.0, extent = 0.0, kick = 0.0;
+        if (room->desk->radius[h] == 0.0 || room->sought->met[4 * i + 2] == NEVER) continue;
+        if (!known) pulls_here(start, data, pattern, room->desk->work);
+        known = 1;
+        for (int64_t row = pattern->active; row < pattern->rows; row++)
+            if (pattern->owner[row] == h)
+                radius += room->apart->spread[row - pattern->active] *
+                          sqrt(dot(start + row * columns, start + row * columns, dim));
+        for (int64_t j = 0; j < dim; j++) extent = largest(extent, fabs(z[j]));
+        for (int64_t k = 0; k < outputs; k++) kick += z[dim + k] * room->desk->work[(outputs + k) * lines + line];
+        kick = 2.0 * fabs(kick);
+        pull_of(room, z, h, moving);
+        const double lasts = 2.0 * radius / fabs(along(data, moving, line));
+        if (lasts <= SOON * pace && kick * lasts * lasts <= SOON * course->rtol * extent * pace) continue;
+        room->record->strain[h] += kick * pace / extent;
+        whole = whole && room->record->strain[h] <= BEARS * course->angle;
+    }
+    return whole;
+}
+
+/* How much the pull of a line changes with its output; for losses that are not square, at most about that. */
+static double curvature(const Room *room, int64_t line, double whole) {
+    const Data *data = room->data;
+    double farthest = 0.0;
+    if (data->loss == SQUARE) return data->powers[line] / data->samples;
+    for (int64_t i = 0; i < data->begin[data->lines]; i++) farthest = largest(farthest, fabs(data->position[i]));
+    return whole * farthest;
+}
+
+/* Rows that meet nothing but lines whose kicks they do not feel, and whose new sides nobody feels: their `moved`, the
+   first half of the record's scratch, is made negative.
+
+   Beyond a line the output there differs from what the step has seen by 2b v|wᵀd|, and the pulls by that times the
+   curvature: all rows move by a part of themselves of that order, over what is left of the step. */
+static void find_unfelt(const Room *room, int64_t n, double length, int64_t crossings, const Limits *limits) {
+    const Data *data = room->data;
+    const Pattern *pattern = room->pattern;
+    const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs, lines = data->lines;
+    const int64_t size = pattern->rows * columns;
+    double *moved = room->record->scratch, *seen = moved + pattern->active, *q = seen + pattern->active;
+    const double *begin = room->trial->curves + n * NODES * size, *end = begin + (NODES - 1) * size;
+    double whole = 0.0, spent = 0.0;
+    memset(moved, 0, sizeof(double) * (size_t)(2 * pattern->active));
+    pulls_here(begin, data, pattern, room->desk->work);
+    for (int64_t i = 0; i < 2 * outputs * lines; i++) whole += fabs(room->desk->work[i]);
+    for (int64_t i = 0; i < outputs * lines; i++) q[i] = fabs(room->desk->work[outputs * lines + i]);
+    pulls_here(end, data, pattern, room->desk->work);
+    for (int64_t i = 0; i < outputs * lines; i++) q[i] = largest(q[i], fabs(room->desk->work[outputs * lines + i]));
+    for (int64_t i = 0; i < crossings; i++) {
+        const double *met = room->sought->met + 4 * i;
+        const int64_t h = (int64_t)met[0], line = (int64_t)met[1];
+        const double *z = end + h * columns, left = met[2] < 1.0 ? (1.0 - met[2]) * length : 0.0;
+        double kick = 0.0, second = 0.0;
+        for (int64_t k = 0; k < outputs; k++) {
+            kick += fabs(z[dim + k]) * q[k * lines + line];
+            second = largest(second, fabs(z[dim + k]));
+        }
+        moved[h] += 2.0 * kick * left;
+        seen[h] += 0.5 * curvature(room, line, whole) * 2.0 * data->b * second * fabs(along(data, z, line)) * left;
+    }
+    for (int64_t i = 0; i < pattern->count; i++)
+        if (room->sought->ended[i] <= 1.0) moved[pattern->slides[2 * i]] = INFINITY;
+    for (;;) { /* the lightest first, as long as all of them together are not felt */
+        int64_t next = -1;
+        for (int64_t i = 0; i < crossings; i++) {
+            const int64_t h = (int64_t)room->sought->met[4 * i];
+            double extent = 0.0;
+            if (moved[h] < 0.0 || room->sought->met[4 * i + 2] > 1.0) continue;
+            for (int64_t j = 0; j < columns; j++) extent = largest(extent, fabs(end[h * columns + j]));
+            if (moved[h] <= UNFELT * (limits->atol + limits->rtol * extent) && (next < 0 || seen[h] < seen[next])) next = h;
+        }
+        if (next < 0 || spent + seen[next] > UNFELT * limits->rtol) return;
+        spent += seen[next];
+        moved[next] = -1.0;
+    }
+}
+
+/* The first event of step n that is felt; x = 2 if there is none. The desk's start is used up. */
+Event first_event(const Room *room, const Course *course, int64_t n, double length, int64_t crossings,
+                         const Limits *limits) {
+    const Pattern *pattern = room->pattern;
+    const Sought *sought = room->sought;
+    const Event other = {0.0, -1, -1, 0};
+    Event event = {2.0, -1, -1, 1};
+    for (int64_t i = 0; i < crossings; i++) {
+        double *met = sought->met + 4 * i;
+        if (met[2] <= 1.0 && !is_real(room, n, met, course->slack)) met[2] = NEVER;
+    }
+    for (int64_t i = 0; i < pattern->count; i++) sought->ended[i] = end_of(room, n, i);
+    cut(n, 0.0, room);
+    if (crossings && !holds(room, course, crossings)) return other;
+    if (crossings) find_unfelt(room, n, length, crossings, limits);
+    for (int64_t i = 0; i < crossings; i++) {
+        const double *met = sought->met + 4 * i;
+        const int64_t h = (int64_t)met[0];
+        if (met[2] > 1.0 || met[2] > event.x + TOGETHER || room->record->scratch[h] < 0.0) continue;
+        if (event.x <= 1.0 && h == event.row && fabs(met[2] - event.x) <= TOGETHER)
+            event.plain = 0; /* several lines at once */
+        else if (met[2] < event.x)
+            event = (Event){met[2], h, (int64_t)met[1], room->data->dim > 1 && pattern->span[h] == 0};
+    }
+    for (int64_t i = 0; i < pattern->count; i++)
+        if (sought->ended[i] <= smallest(1.0, event.x)) event = (Event){sought->ended[i], i, -1, 2};
+    if (sought->ended[pattern->count] <= smallest(1.0, event.x)) return other; /* the loss level */
+    if (event.x <= 1.0 && event.plain == 2 && !plain_end(room, n, event.x, event.row)) event.plain = 0;
+    return event;
+}
+
+/* How far a slide was beyond its end, before it ended and before x. */
+double inadmissible(const Room *room, double x) {
+    const int64_t slides = room->pattern->count;
+    double worst = 0.0;
+    for (int n = 0; n < NODES; n++)
+        for (int64_t i = 0; i < slides; i++)
+            if (TABLES.nodes[n] < smallest(room->sought->ended[i], x))
+                worst = largest(worst, room->sought->beyond[n * slides + i]);
+    return worst;
+}

@@ -1,0 +1,69 @@
+/* What the parts of `travel` share: where a course stands, what it may work with, and what they offer each other. */
+
+#ifndef BIASFREE_TRAVEL_H
+#define BIASFREE_TRAVEL_H
+
+#include "engine.h"
+
+enum { CROSSED = 0, SLIDES = 1, LEFT = 2, STAYED = 3 }; /* what a row does at an event */
+
+typedef struct {
+    double long_step, short_step, gap, overhead, smallest; /* of _pace.Pace */
+    int64_t stiff, accepted, rejected, evaluations;
+} Pace;
+
+typedef struct {
+    double began, left, level, slack; /* when it begins, time until the end, ln L that ends it, error of a curve */
+    double rtol, angle;               /* of the run, and between the neurons of a group */
+    int64_t steps, attempts;          /* that may be taken */
+    int64_t stiff, look;              /* steps held by stability, and accepted ones, from which others decide */
+    double last_event;                /* when, since the beginning; from here on what is changed */
+    double time, energy, inadmissible;
+    int64_t taken, events, why;
+    Pace pace;
+} Course;
+
+typedef struct {
+    double *parts;                   /* of each step, how much of it was gone; (steps) */
+    double *when;                    /* of each event; (events) */
+    int64_t *rows, *lines, *kinds;   /* (events) */
+    double *strain;                  /* how far lines have driven each group apart; (active) */
+    double *scratch;                 /* (2 active + 2 outputs lines) */
+    int64_t room;                    /* for events */
+} Record;
+
+typedef struct {
+    const Data *data;
+    Pattern *pattern;
+    const Limits *limits;
+    const Method *methods;
+    const Apart *apart;
+    const Trial *trial;
+    const Desk *desk;
+    const Sought *sought;
+    const Record *record;
+} Room;
+
+typedef struct {
+    double x;
+    int64_t row, line; /* the line met, or −1: a slide ends */
+    int plain;
+} Event;
+
+typedef struct { double strength, rest, noise, whole; } Met; /* v·q_l, d_lᵀ of ẇ without line l's ς, and their rounding */
+
+/* decide.c */
+double dot(const double *one, const double *other, int64_t count);
+double along(const Data *data, const double *vector, int64_t line);
+void pull_of(const Room *room, const double *z, int64_t h, double *moving);
+Met pulled_across(const Room *room, const double *z, int64_t h, int64_t line);
+int64_t meet(const Room *room, int64_t h, int64_t line);
+int64_t leave(const Room *room, int64_t which);
+
+/* happen.c */
+double cut(int64_t n, double x, const Room *room);
+Event first_event(const Room *room, const Course *course, int64_t n, double length, int64_t crossings,
+                  const Limits *limits);
+double inadmissible(const Room *room, double x);
+
+#endif
