@@ -29,7 +29,7 @@ PARAMETERS = [pytest.param(name, marks=pytest.mark.slow) if name in HEAVY else n
 def test_verdict_gain_and_reason(name) -> None:
     inputs, targets = SETS[name]
     reason, escapes, slower = CASES[name]
-    found = bf.diagnose((inputs, targets), width=WIDTH, init_scale=SCALE, seeds=1, simulate=False)
+    found = bf.diagnose((inputs, targets), width=WIDTH, init_scale=SCALE, seeds=1, simulate=False, loss="square")
     told = found.forecasts[0]
     until = min(escapes * found.escape_time, told.until)
     run = descent(inputs, targets, found.gain.rate / slower, until)

@@ -80,7 +80,7 @@ WRONG: list[tuple[str, str, Callable[..., Any]]] = [
     ("large-learning-rate", "descent_lag", lambda *given: 2 * lag(*given)),
     ("corollary-6-max-margin", "reduced_flow_logistic", lambda *given: logistic(*given[:-1], 1.0)),
     ("lemma-12", "lemma_12", lambda *given: replace(bound(*given), rate=0.01 * bound(*given).rate)),
-    ("theorem-13", "theorem_13", lambda network, data, times: mode(network, data, 2 * times)),
+    ("theorem-13", "theorem_13", lambda times, network, data: mode(2 * times, network, data)),
 ]
 
 

@@ -233,6 +233,10 @@ def _check_names(table: "pd.DataFrame", wanted: list[str], left_out: list[str], 
             raise ValueError(f"cannot leave out {short(column)!r}: no such column in {name}. Its columns: {shown}.")
         if column in (wanted or ["target"]):
             raise ValueError(f"column {short(column)!r} cannot be the target and be left out. Take one of the two.")
+    _check_repeated(columns, name)
+
+
+def _check_repeated(columns: list[str], name: str) -> None:
     repeated = [column for column, count in Counter(columns).items() if count > 1]
     if repeated:
         raise ValueError(f"{name} has more than one column named {short(repeated[0])!r}. Rename or remove all but one.")
@@ -260,9 +264,10 @@ def _one_hot(table: "pd.DataFrame", targets: list[str], name: str, notes: list[s
 
 
 def check_numbers(table: "pd.DataFrame", name: str) -> None:
-    """Raise ValueError unless every entry of a table is a number."""
+    """Raise ValueError unless every entry of a table is a number and its columns can be told apart."""
     if table.empty:
         raise ValueError(f"{name} has no rows of numbers.")
+    _check_repeated(list(table.columns), name)
     for k, column in enumerate(table.columns):
         _check_column(table.iloc[:, k], short(column), name, False)
 

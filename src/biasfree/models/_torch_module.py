@@ -22,7 +22,7 @@ from biasfree.models._safetensors import layers_of
 _MOST_BYTES = 2**28
 _PROBES = 8
 _OPEN_SIZE = 16
-_WITHOUT_TORCH = "Or save the weights with safetensors, or export the network to ONNX."
+_WITHOUT_TORCH = "Or save the weights with safetensors, export the network to ONNX, or write them with numpy.savez."
 _ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
@@ -40,7 +40,7 @@ def read_state(source: Path, slope: float | None, otherwise: str) -> Layers:
     Raises:
         ValueError: no torch here, anything but tensors in the file, tensors that are no chain.
     """
-    checks.installed("torch", extra="torch", what=f"reading {source.name}", remedy=_WITHOUT_TORCH)
+    checks.installed("torch", extra="torch", what=f"reading {source.name}, a pickle of torch,", remedy=_WITHOUT_TORCH)
     try:
         with zipfile.ZipFile(source) as archive:
             declared = sum(member.file_size for member in archive.infolist())
