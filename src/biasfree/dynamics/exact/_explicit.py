@@ -19,8 +19,9 @@ from biasfree.dynamics.exact._travel import Wanted, travel
 _MERGE_EVERY, _MERGE_SOON, _MERGE_SELDOM = 25, 4, 400  # steps between looks for parallel neurons
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
 _WATCH = 8  # steps between looks whether a group has come apart
-_DIRECT = 3_000  # multiplications in the velocity of all rows up to which every event may cut a step of all of them
+_DIRECT = 1_500  # multiplications in the velocity of all rows up to which every event may cut a step of all of them
 _TOGETHER = 32  # steps taken at once there
+_BETWEEN = "steps between events"  # and what they are called
 _STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which others are asked (``_rest``)
 _FIRST = 0.05  # of the time in which the start would move by its own size, the first step
 
@@ -60,10 +61,10 @@ class Explicit:
             self._merged_at, self._merge_wait = state.pace.accepted, min(2 * self._merge_wait, _MERGE_SELDOM)
             if len(steps.curves) > 1:
                 steps = steps.without_last()
-                return self._piece(steps, _how(order), view, began, until)
+                return self._piece(steps, self._how(order), view, began, until)
             view = state.view()
         ended = self._end(steps, events, met, until, began)
-        return self._piece(steps, _how(order), view, began, until, ended)
+        return self._piece(steps, self._how(order), view, began, until, ended)
 
     def _is_small(self) -> bool:
         """Whether a step of all rows costs so little that events may cut it."""
@@ -94,7 +95,7 @@ class Explicit:
         ended = None if state.is_finite else _status.not_finite(plan.axis, began)
         if ended is None:
             self._look_around()
-        return self._piece(steps, "steps between events", view, began, until, ended)
+        return self._piece(steps, _BETWEEN, view, began, until, ended)
 
     def _piece(
         self, steps: Steps, how: str, view: View, began: float, until: float, ended: Status | None = None
@@ -108,6 +109,10 @@ class Explicit:
 
         ends = [*(began + end for end in steps.ends[:-1]), state.time]
         return Piece(began, state.time, at, how, len(ends), ended=ended, ends=ends)
+
+    def _how(self, order: int) -> str:
+        """What steps that Python took are called."""
+        return _BETWEEN if self._is_small() else f"explicit steps of order {order}"
 
     def _failed(self, status: Status) -> Piece:
         """Nothing more can be done here."""
@@ -226,10 +231,6 @@ class Explicit:
     def _soonest_merge(self) -> int:
         now = self.state.carried
         return _MERGE_SOON if len(now.groups.groups) > _MANY_GROUPS or now.riders.size else _MERGE_EVERY
-
-
-def _how(order: int) -> str:
-    return f"explicit steps of order {order}"
 
 
 def _unresolved(time: float) -> float:
