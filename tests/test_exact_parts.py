@@ -179,7 +179,7 @@ class TestForms:
         form = form_of(data, pattern.side)
         for pair in ((0, 2), (1, 2), (1, 7), (0, 5)):
             pattern = flipped(pattern, [pair])
-            after_crossing(form, data, pattern.side, *pair)
+            after_crossing(form, data, pattern, *pair)
         fresh = form_of(data, pattern.side)
         np.testing.assert_allclose(form.matrix, fresh.matrix, atol=1e-13)
         np.testing.assert_allclose(form.constant, fresh.constant, atol=1e-13)

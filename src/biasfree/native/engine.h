@@ -20,6 +20,7 @@
 enum { SQUARE = 0, LOGISTIC = 1, EXPONENTIAL = 2, CROSS_ENTROPY = 3 };
 enum { START = 0, PLACE = 1, BEFORE = 2 };  /* of a desk's rows */
 enum { NODES = 8, STAGES = 16, DEEPEST = 50 }; /* points of a curve, of a step, and halvings until float64 ends */
+enum { MOST_OUTPUTS = 64 }; /* of a network whose crossings are followed by kicks.c */
 
 #define NEAR_BY 3.0      /* the time of a crossing that only comes within a group's radius */
 #define BLUR 1e-12       /* beyond a line: by this part of a row's size, above what rounding makes of zero */
@@ -53,7 +54,7 @@ typedef struct {
 } Pattern;
 
 typedef struct {
-    const double *constant, *matrix;
+    double *constant, *matrix;
     int64_t used;
 } Form;
 
@@ -86,6 +87,10 @@ extern Tables TABLES;
 
 /* field.c */
 void outputs_of(const double *z, const Data *data, const double *side, int64_t active, double *work);
+void bernstein(double x, double *weights);
+void bent_pull(const double *z, const Data *data, const double *side, int64_t active, int64_t line, double shift,
+               double *work, double *q);
+void turn_form(const Form *form, const Data *data, const Pattern *pattern, int64_t h, int64_t line);
 void given_pulls(const Data *data, double x, double *work);
 double log_loss(const double *work, const Data *data);
 void pulls(double *work, const Data *data, double shift);

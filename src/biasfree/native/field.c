@@ -65,7 +65,7 @@ void outputs_of(const double *z, const Data *data, const double *side, int64_t a
 }
 
 /* Bernstein's polynomials of degree 7 at x. */
-static void bernstein(double x, double *weights) {
+void bernstein(double x, double *weights) {
     static const double counts[NODES] = {1, 7, 21, 35, 35, 21, 7, 1};
     double up = 1.0, down = 1.0;
     for (int n = 0; n < NODES; n++) {
@@ -229,6 +229,32 @@ void pulls(double *work, const Data *data, double shift) {
     }
 }
 
+/* q of all outputs on one line, at rows `z`; on the loss clock `shift` is ln L. */
+void bent_pull(const double *z, const Data *data, const double *side, int64_t active, int64_t line, double shift,
+               double *work, double *q) {
+    const int64_t lines = data->lines, outputs = data->outputs, dim = data->dim;
+    Rivals rivals = {0, 0.0, 0.0};
+    for (int64_t k = 0; k < outputs; k++) work[k * lines + line] = work[(outputs + k) * lines + line] = q[k] = 0.0;
+    for (int64_t h = 0; h < active; h++) {
+        const double *row = z + h * (dim + outputs);
+        double along = 0.0;
+        for (int64_t j = 0; j < dim; j++) along += row[j] * data->transposed[j * lines + line];
+        for (int64_t k = 0; k < outputs; k++) {
+            work[k * lines + line] += data->a * row[dim + k] * along;
+            work[(outputs + k) * lines + line] += data->b * row[dim + k] * side[h * lines + line] * along;
+        }
+    }
+    for (int64_t i = data->begin[line]; i < data->begin[line + 1]; i++) {
+        const double t = data->position[i];
+        if (data->loss == CROSS_ENTROPY) rivals = rivals_of(work, data, line, t);
+        for (int64_t k = 0; k < outputs; k++) {
+            const double f = output(work, data, k, line, t), y = data->target[i * outputs + k];
+            const double residual = data->loss == SQUARE ? y - f : residual_of(f, y, k, data, &rivals, shift);
+            q[k] += data->b * residual * fabs(t) / data->samples;
+        }
+    }
+}
+
 /* p and q at rows `z`; ln L where the clock or the loss needs it, else 0. */
 double pulls_here(const double *z, const Data *data, const Pattern *pattern, double *work) {
     outputs_of(z, data, pattern->side, pattern->active, work);
@@ -271,6 +297,31 @@ static void by_form(const double *z, const Data *data, const Pattern *pattern, c
             for (int64_t k = 0; k < outputs; k++) pull[entry * outputs + k] -= inner * row[dim + k];
         }
     }
+}
+
+/* Change a form, in place, after row h has changed sides on a line, by multiples of d dᵀ; the pattern has the new side. */
+void turn_form(const Form *form, const Data *data, const Pattern *pattern, int64_t h, int64_t line) {
+    const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs, size = pattern->active * dim;
+    const double turned = 2.0 * pattern->side[h * lines + line] * data->b / data->samples;
+    const double square = data->powers[line], mixed = data->powers[lines + line];
+    for (int64_t j = 0; j < dim; j++) {
+        const double d = turned * data->transposed[j * lines + line];
+        for (int64_t k = 0; k < outputs; k++)
+            form->constant[(h * dim + j) * outputs + k] += d * data->sums[(outputs + k) * lines + line];
+        for (int64_t other = 0; other < pattern->active; other++) {
+            const double own = data->b * pattern->side[other * lines + line] * square + data->a * mixed;
+            const double change = d * (other == h ? 2.0 * data->a * mixed : own); /* ς_h² does not change */
+            for (int64_t i = 0; i < dim; i++) {
+                const double part = change * data->transposed[i * lines + line];
+                form->matrix[(h * dim + j) * size + other * dim + i] += part;
+                if (other != h) form->matrix[(other * dim + i) * size + h * dim + j] += part;
+            }
+        }
+    }
+}
+
+PUBLIC void biasfree_turn(const Form *form, const Data *data, const Pattern *pattern, int64_t h, int64_t line) {
+    turn_form(form, data, pattern, h, line);
 }
 
 /* M of a row alone, which is given as a curve, at x. */

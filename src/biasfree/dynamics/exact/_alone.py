@@ -12,7 +12,7 @@ where nothing is neglected.
 
 Crossings whose kick, for the rest of the step, moves the row by a hundredth of its tolerance, and whose new side
 changes the pulls of the others by as little, are **unfelt**: the row changes sides and nothing else. On symmetric
-data almost all are. Those that just pass are added to second order (``_kicks``).
+data almost all are. Those that just pass are added all together (``_kicks``).
 """
 
 from math import comb
@@ -153,9 +153,9 @@ def join(
     felt = [event for event in events if event.kind == "level" or not unfelt[event.row]]
     if felt and all(event.kind == "met" for event in felt):
         crossed = crossings.take(crossings.times <= 1)
-        kicks = passing(step, crossed, limits)
+        kicks = passing(step, crossed, limits, found)
         if kicks is not None:
-            return Joined(0.0, 1.0, None, [], crossed, kicks.second, 0.0, step, kicks)
+            return Joined(0.0, 1.0, None, [], kicks.crossed, np.zeros(0), 0.0, step, kicks)
     stop, end, light = _sorted(step, felt, limits, found, heavy)
     ways, added, energy = list[Way](), np.zeros(step.curve.shape[1:]), 0.0
     if light:

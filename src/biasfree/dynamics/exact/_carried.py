@@ -182,7 +182,7 @@ class Carried:
         self.z, self.pattern = z, happened.pattern
         if crossed and self._form is not None:
             for line, _ in happened.events:
-                after_crossing(self._form, self.data, self.pattern.side, h, line)
+                after_crossing(self._form, self.data, self.pattern, h, line)
         else:
             self._form = None
         return [Noted(self.groups.groups[h].members, line, kind) for line, kind in happened.events]
@@ -193,17 +193,25 @@ class Carried:
         happened = [(x, h, line, "cross") for x, (h, line) in zip(times, pairs, strict=True)]
         for way in found.ways:
             happened += [(x, int(way.rows[0]), line, kind) for x, line, kind in way.events if x <= found.end]
-        side = self.pattern.side.copy()
+        if found.kicks is not None:
+            self.pattern, self._form = self.pattern._replace(side=found.kicks.side), found.kicks.form
+        else:
+            self._turned(happened)
+            self.pattern = with_rows(self.pattern, {int(way.rows[0]): way.at(found.end)[2] for way in found.ways})
+            for h, line in pairs:
+                self.pattern.side[h, line] *= -1
+        return [(x, Noted(self.groups.groups[h].members, line, kind)) for x, h, line, kind in happened]
+
+    def _turned(self, happened: list[tuple[float, int, int, str]]) -> None:
+        """The form after some crossings; found afresh where it was not crossings alone."""
         if any(kind != "cross" for *_, kind in happened):
             self._form = None
-        if self._form is not None:
-            for _, h, line, _ in happened:
-                side[h, line] *= -1  # one after the other: others may cross the same line
-                after_crossing(self._form, self.data, side, h, line)
-        self.pattern = with_rows(self.pattern, {int(way.rows[0]): way.at(found.end)[2] for way in found.ways})
-        for h, line in pairs:
-            self.pattern.side[h, line] *= -1
-        return [(x, Noted(self.groups.groups[h].members, line, kind)) for x, h, line, kind in happened]
+        if self._form is None:
+            return
+        pattern = self.pattern._replace(side=self.pattern.side.copy())
+        for _, h, line, _ in happened:  # one after the other: others may cross the same line
+            pattern.side[h, line] *= -1
+            after_crossing(self._form, self.data, pattern, h, line)
 
     # Groups
 

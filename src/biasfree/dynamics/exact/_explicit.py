@@ -176,7 +176,7 @@ class Explicit:
         if events:
             event, end = events[0], events[0].time
             if not self._is_small():
-                steps.joined = self._joined(Step(length, steps.curves[-1], now.data, now.pattern), events, met)
+                steps.joined = self._joined(Step(length, steps.curves[-1], now.data, now.pattern, now.form()), events, met)
                 event, end = steps.joined.event, steps.joined.end
                 noted = now.joined(steps.joined)
             steps.arrival = float(begin + end * length)

@@ -7,6 +7,7 @@ active row that owns them and are not seen by the output (``_merging``).
 """
 
 import functools
+from ctypes import byref
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import CROSS_ENTROPY, EXPONENTIAL, SQUARE, Data
-from biasfree.dynamics.exact._kernels import log_level
+from biasfree.dynamics.exact._kernels import engine, log_level
 from biasfree.dynamics.exact._methods import basis, on_curve
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
@@ -67,7 +68,7 @@ def matrices_of(
     p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray
 ) -> Float[np.ndarray, "*n active dim outputs"]:
     """M_h from the lines' pulls."""
-    rows = p[..., None, :, :] + side[:, None, :] * q[..., None, :, :]  # (…, active, outputs, lines)
+    rows = p[..., None, :, :] + side[..., None, :] * q[..., None, :, :]  # (…, active, outputs, lines)
     return np.swapaxes(rows @ data.directions, -1, -2)
 
 
@@ -75,7 +76,7 @@ def line_outputs(
     states: Float[np.ndarray, "*n rows columns"], data: Data, side: Float[np.ndarray, "active lines"]
 ) -> tuple[Float[np.ndarray, "*n outputs lines"], Float[np.ndarray, "*n outputs lines"]]:
     """lin_l and even_l of all active rows together."""
-    active, dim = len(side), data.directions.shape[1]
+    active, dim = side.shape[-2], data.directions.shape[1]
     first, second = states[..., :active, :dim], np.swapaxes(states[..., :active, dim:], -1, -2)
     if data.b == 0:
         lin = data.a * (second @ first) @ data.transposed
@@ -214,18 +215,7 @@ def no_form(outputs: int) -> Form:
     return Form(np.zeros((0, outputs)), np.zeros((0, 0)))
 
 
-def after_crossing(form: Form, data: Data, side: Float[np.ndarray, "active lines"], h: int, line: int) -> None:
+def after_crossing(form: Form, data: Data, pattern: Pattern, h: int, line: int) -> None:
     """Change a form, in place, after row h has changed sides on a line: by multiples of d_l d_lᵀ."""
-    if not form.constant.size:
-        return
-    active, dim = len(side), data.directions.shape[1]
-    d, turned = data.directions[line], 2 * side[h, line] * data.b / data.samples
-    own = slice(h * dim, (h + 1) * dim)
-    form.constant[own] += turned * np.outer(d, data.sums[1, :, line])
-    change = turned * (data.b * side[:, line] * data.powers[0, line] + data.a * data.powers[1, line])
-    change[h] = 2 * turned * data.a * data.powers[1, line]  # ς_h² does not change
-    blocks = np.einsum("i,k,j->ikj", d, change, d).reshape(dim, active * dim)
-    form.matrix[own] += blocks
-    blocks = blocks.copy()
-    blocks[:, own] = 0.0
-    form.matrix[:, own] += blocks.T
+    if form.constant.size:
+        engine().biasfree_turn(byref(form.c), byref(data.c), byref(pattern.c), h, line)

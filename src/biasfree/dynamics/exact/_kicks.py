@@ -1,27 +1,42 @@
 """Crossings that need not end a step: rows that pass lines so fast that nothing could hold them there.
 
-Crossing line l changes ẇ by the kick −2ςs_l d_l. It is added to the step's end to second order, for all crossings of
-the step together. A crossing at a time τ before the end has the first order τ·kick. The second has two parts: what
-the kicks do to the velocity, J Σ ½τ²kick, by a difference of velocities, and what grows from zero since the crossing
-(the crossed line's response to |wᵀd|), which is what the velocity with the new sides has at the end beyond the kicks,
-over τ/2. The second order itself must be within the tolerance. A few heavy rows on thousands of lines cross dozens in
-a step like this.
+The step of all rows with their sides held, z₀(x), is taken as if nothing happened; a few heavy rows on thousands of
+lines cross dozens of them in it. Each crossing c changes ẇ of its row by a kick k_c = −2ςs_l d_l. The true way is z₀ + δ
+with
+
+    δ(x) = Σ_c k_c (x − x_c)₊ + ∫₀ˣ r,    r = G(z₀ + δ) − F(z₀) − Σ_{x_c < x} k_c,
+
+F the velocity with the sides held and G that with the sides which the rows have at x. The kicks take the jumps out of
+G, so that r is continuous: the trapezoidal rule is right for it to second order in the distance of its points, and a
+rule with half as many says how right. Times and kicks are those of the way as it is, δ included (``native/kicks.c``). A
+line that is met because of δ alone is found in the next step.
+
+Differences between merged neurons (passive rows) are kicked like their row, and at the crossing itself they change by
+their saltation k_c(d_lᵀw)/(d_lᵀẇ): they meet the line at another time.
 """
 
+from ctypes import byref
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree.dynamics.exact._arrays import Limits, Pattern
+from biasfree.dynamics.exact._arrays import Form, Limits, Pattern
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import pulls_of, velocity
-from biasfree.dynamics.exact._kernels import ROUNDING
-from biasfree.dynamics.exact._methods import basis
-from biasfree.dynamics.exact._sliding import flipped
+from biasfree.dynamics.exact._events import room_for
+from biasfree.dynamics.exact._field import Pulls
+from biasfree.dynamics.exact._kernels import ROUNDING, engine
+from biasfree.native import address, structure
 
-_UNFELT = 0.01  # part of its tolerance that a crossing may move a row by in a step and not be felt
-_PASSES = 10.0  # times the kick, the speed across a line at which nothing can hold a row there
+_POINTS, _POINTS_BY_LINES = 16, 4  # parts of a step: where a form makes velocities cheap, and where all lines make them
+_OFF = 0.3  # part of its tolerance by which a row may be off for the points, as they say themselves
+_MOST_OUTPUTS = 64  # as in native/engine.h
+_LARGEST = 2_000_000  # numbers to work with, 16 MB
+
+_PASSING = structure(
+    "Passing",
+    "p rows lines times begins kicks jumps base rest summed levels power slope offset room d length noise i count points",
+)
 
 
 class Crossings(NamedTuple):
@@ -36,12 +51,13 @@ class Crossings(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The step of all rows as if nothing happened in it."""
+    """The step of all rows as if nothing happened in it; the form of its pattern is empty where it is not used."""
 
     length: float
     curve: Float[np.ndarray, "8 rows columns"]
     data: Data
     pattern: Pattern
+    form: Form
 
 
 class Kicks(NamedTuple):
@@ -49,67 +65,84 @@ class Kicks(NamedTuple):
 
     Attributes:
         crossed: rows, lines and times.
-        kicks: what each adds to ẇ, times the step's length, (crossings, dim).
-        second: what all add to the step's end in second order.
-        energy: what they add to the energy.
+        directions: of the lines, (crossings, dim).
+        begins: d·w of each row as if nothing had happened, where it crosses, (crossings,).
+        kicks: along d, what a crossing adds to ẇ of every row, times the step's length; (crossings, rows).
+        jumps: along d, what the crossing itself adds to a passive row; (crossings, rows).
+        rest, summed: r at equal distances, times the step's length, and its integral.
+        energy: what is added to the energy besides 2∫ẇ·kick, at equal distances.
+        length: of the step.
+        side, form: after the step.
     """
 
     crossed: Crossings
-    kicks: Float[np.ndarray, "crossings dim"]
-    second: Float[np.ndarray, "rows columns"]
-    energy: float
+    directions: Float[np.ndarray, "crossings dim"]
+    begins: Float[np.ndarray, "crossings"]
+    kicks: Float[np.ndarray, "crossings rows"]
+    jumps: Float[np.ndarray, "crossings rows"]
+    rest: Float[np.ndarray, "points rows columns"]
+    summed: Float[np.ndarray, "points rows columns"]
+    energy: Float[np.ndarray, "points"]
+    length: float
+    side: Float[np.ndarray, "active lines"]
+    form: Form
 
     def add(self, x: float, z: Float[np.ndarray, "rows columns"]) -> float:
         """Add what the crossings before x have made of the rows there; what they add to the energy."""
-        before, dim = self.crossed.times < x, self.kicks.shape[1]
+        before, dim, parts = self.crossed.times < x, self.directions.shape[1], len(self.rest) - 1
+        rows, directions, kicks = self.crossed.pairs[before, 0], self.directions[before], self.kicks[before]
+        own = kicks[np.arange(len(rows)), rows]
+        gained = 2 * float(own @ (np.sum(directions * z[rows, :dim], axis=1) - self.begins[before])) / self.length
         late = (x - self.crossed.times[before])[:, None]
-        np.add.at(z[:, :dim], self.crossed.pairs[before, 0], late * self.kicks[before])
-        z += x**2 * self.second
-        return x * self.energy
+        z[:, :dim] += (late * kicks + self.jumps[before]).T @ directions
+        n = min(int(x * parts), parts - 1)
+        part = x * parts - n
+        z += self.summed[n] + part / parts * (self.rest[n] + 0.5 * part * (self.rest[n + 1] - self.rest[n]))
+        return gained + float(self.energy[n] + part * (self.energy[n + 1] - self.energy[n]))
 
 
-def passing(step: Step, crossed: Crossings, limits: Limits) -> Kicks | None:
-    """What crossings do to a step, to second order; None if that is not enough for all of them."""
-    length, curve, data, pattern = step
-    (rows, lines), times, dim, active = crossed.pairs.T, crossed.times, data.transposed.shape[0], len(pattern.side)
-    begin, end = curve[0], curve[-1]
-    found = pulls_of(np.stack([begin, end]), data, pattern.side)
-    speed = velocity(end, found.take(1), pattern)
-    directions, side = data.directions[lines], pattern.side[rows, lines]
-    x = 0.5 * (1 + times)[:, None]
-    second = (1 - x) * begin[rows, dim:] + x * end[rows, dim:]
-    strength = np.sum(second * ((1 - x) * found.q[0][:, lines].T + x * found.q[1][:, lines].T), axis=1)
-    across, beyond = np.sum(directions * speed[rows, :dim], axis=1), np.sum(directions * end[rows, :dim], axis=1)
-    noise = ROUNDING * (found.take(1).whole + data.mass) * np.linalg.norm(second, axis=1)
-    passes = (side * across < 0) & (np.abs(across) > _PASSES * 2 * np.abs(strength))
-    left = ((1 - times) * length)[:, None]
-    room = limits.atol + limits.rtol * np.abs(end[:active]).max(axis=1)
-    unfelt = 2 * np.abs(strength) * left[:, 0] <= _UNFELT * room[rows]
-    if not ((side * beyond < 0) & (passes | unfelt | (np.abs(strength) <= noise))).all():
+def passing(step: Step, crossed: Crossings, limits: Limits, found: Pulls) -> Kicks | None:
+    """What crossings do to a step; None where some row might be held, or where they do more than can be followed."""
+    length, curve, data, pattern, form = step
+    points, count = _POINTS if form.constant.size else _POINTS_BY_LINES, len(crossed.times)
+    rows, columns = curve.shape[1:]
+    if (
+        pattern.span[crossed.pairs[:, 0]].any()
+        or data.outputs > _MOST_OUTPUTS
+        or 2 * count * rows + 3 * points * rows * columns > _LARGEST
+    ):
         return None
-    kicks = (-2 * side * strength)[:, None] * directions
-    bent, kicked = np.zeros((2, *end.shape))
-    for out, part in ((bent, 0.5 * left**2 * kicks), (kicked, kicks)):
-        np.add.at(out[:, :dim], rows, part)
-    size = np.abs(strength)
-    mean = float(size @ left[:, 0] / size.sum()) if size.any() else 0.0
-    new = flipped(pattern, crossed.pairs.tolist())
-    moved = velocity(end + bent, pulls_of(end + bent, data, pattern.side), pattern)
-    fresh = velocity(end, pulls_of(end, data, new.side), new)
-    correction = moved - speed + 0.5 * mean * (fresh - speed - kicked)
-    correction[active:] = 0.0
-    if not (np.abs(correction[:active]).max(axis=1) <= room).all():
+    crossed = crossed.take(np.argsort(crossed.times, kind="stable"))
+    who, lines = np.ascontiguousarray(crossed.pairs.T)
+    times, begins, (kicks, jumps) = crossed.times.copy(), np.zeros(count), np.zeros((2, count, rows))
+    base, rest, summed = np.empty((3, points + 1, rows, columns))
+    (levels, power), bends = np.zeros((2, points + 1)), np.zeros((2, rows, columns - data.outputs))
+    room = limits.atol + limits.rtol * np.abs(curve[-1, : len(pattern.side)]).max(axis=1)
+    turned, turned_form = pattern._replace(side=pattern.side.copy()), Form(form.constant.copy(), form.matrix.copy())
+    asked = _PASSING(
+        address(who, np.int64), address(lines, np.int64),
+        *map(address, (times, begins, kicks, jumps, base, rest, summed, levels, power, *bends, room)),
+        length, ROUNDING * (found.whole + data.mass), count, points,
+    )  # fmt: skip
+    desk, _ = room_for(curve.shape, data, pattern)
+    if not engine().biasfree_kicks(
+        address(curve), byref(asked), byref(data.c), byref(pattern.c), byref(form.c), byref(turned.c),
+        byref(turned_form.c), byref(desk.c),
+    ):  # fmt: skip
         return None
-    return Kicks(crossed, length * kicks, correction, _energy(step, crossed, kicks))
+    # The rule with all points is off by a third of what it differs from the one with half of them.
+    off = np.abs(_summed(rest[::2, : len(room)]) - summed[::2, : len(room)]).max(axis=(0, 2)) / 3
+    if not (off <= _OFF * room).all():
+        return None
+    done = times <= 1
+    return Kicks(
+        Crossings(crossed.pairs[done], times[done]), data.directions[lines[done]], begins[done], kicks[done],
+        jumps[done], rest, summed, _summed(power), length, turned.side, turned_form,
+    )  # fmt: skip
 
 
-def _energy(step: Step, crossed: Crossings, kicks: Float[np.ndarray, "crossings dim"]) -> float:
-    """What kicks add to ∫‖ẇ‖²: 2∫ẇ·K + ∫‖K‖², with K all kicks of a row so far."""
-    rows, times, dim = crossed.pairs[:, 0], crossed.times, kicks.shape[1]
-    there = np.einsum("nk,knj->nj", basis(times), step.curve[:, rows, :dim])
-    total = 2 * float(np.sum(kicks * (step.curve[-1, rows, :dim] - there)))
-    for row in np.unique(rows).tolist():
-        own = rows == row
-        both = step.length * (1 - np.maximum(times[own][:, None], times[own]))  # time with both kicks
-        total += float(np.sum(both * (kicks[own] @ kicks[own].T)))
+def _summed(rest: Float[np.ndarray, "points *shape"]) -> Float[np.ndarray, "points *shape"]:
+    """∫₀ˣ of what is given at equal distances, by the trapezoidal rule."""
+    total = np.zeros_like(rest)
+    np.cumsum(0.5 / (len(rest) - 1) * (rest[1:] + rest[:-1]), axis=0, out=total[1:])
     return total
