@@ -24,7 +24,7 @@ from biasfree.dynamics.exact._jacobian import dense, times
 from biasfree.dynamics.exact._kernels import attempt
 from biasfree.dynamics.exact._late import LateStep, phis
 from biasfree.dynamics.exact._march import Going, Marched, march
-from biasfree.dynamics.exact._merging import alike, of_members, parallel
+from biasfree.dynamics.exact._merging import alike, heaviest, of_members
 from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_3, ORDER_8, TABLES, Method, basis
 from biasfree.dynamics.exact._sliding import flipped, nobody_slides, written
 from biasfree.lines import lines
@@ -471,7 +471,7 @@ class TestMerging:
     def test_light_ones_are_left(self) -> None:
         neurons = self.neurons.copy()
         neurons[5] = [1e-3, 0, 0]
-        found, left = parallel(neurons, np.arange(2000), 1e-3, light=1e-2)
+        found, left = heaviest(neurons, np.arange(2000), 1e-3, light=1e-2)
         assert len(found) == 1
         assert left.tolist() == [5]
 

@@ -15,6 +15,7 @@ typedef struct {
 typedef struct {
     double began, left, level, slack; /* when it begins, time until the end, ln L that ends it, error of a curve */
     double rtol, angle;               /* of the run, and between the neurons of a group */
+    double outgrown;                  /* squared differences within a group, in units of its row, that part it */
     int64_t steps, attempts;          /* that may be taken */
     int64_t stiff, look;              /* steps held by stability, and accepted ones, from which others decide */
     double last_event;                /* when, since the beginning; from here on what is changed */

@@ -50,6 +50,7 @@ class Carried:
     def __init__(self, neurons: Float[np.ndarray, "width columns"], data: Data, rtol: float) -> None:
         """Merge what is parallel at the start, and decide for neurons that lie on a line."""
         self.rtol, self.tolerance = rtol, float(np.sqrt(_PARALLEL * rtol))
+        self.outgrown = _APART * rtol  # squared differences within a group, in units of its row, that part it
         self.begin(neurons, data)
 
     def begin(self, neurons: Float[np.ndarray, "width columns"], data: Data) -> list[Noted]:
@@ -102,7 +103,7 @@ class Carried:
         data, lines = self.data, len(self.data.directions)
         moving = np.setdiff1d(np.arange(len(neurons)), self.still)
         if len(moving) * lines > _MANY_SIDES:
-            heavy, left = _merging.parallel(neurons, moving, self.tolerance, LIGHT)
+            heavy, left = _merging.heaviest(neurons, moving, self.tolerance, LIGHT)
             # Each group's direction is that of its largest neuron; its square is the sum.
             sizes = [float(lengths(neurons[some].ravel())) for some in heavy]
             leaders = np.array(sizes)[:, None] * _units(neurons[[some[0] for some in heavy]])
@@ -113,7 +114,8 @@ class Carried:
                 ride, _ = may_ride(neurons[left], side, owner, p, q, data, self.rtol)
                 self.riders = left[ride]
                 taken = [np.concatenate([m, left[ride & (owner == g)]]) for g, m in enumerate(heavy)]
-                return _merging.of_members(neurons, taken + _merging.parallel(neurons, left[~ride], self.tolerance)[0])
+                rest = _merging.alike(neurons, left[~ride], np.zeros(len(neurons)), self.tolerance)
+                return _merging.of_members(neurons, taken + rest)
         return _merging.of_members(neurons, _merging.alike(neurons, moving, self._keys(neurons), self.tolerance))
 
     def _keys(self, neurons: np.ndarray) -> np.ndarray:
@@ -230,7 +232,7 @@ class Carried:
         owner, size = self.pattern.owner[self.active :], lengths(self.z)
         with np.errstate(divide="ignore", invalid="ignore"):
             squares = (size[self.active :] / size[owner]) ** 2
-        return bool((np.bincount(owner, squares, minlength=self.active) > _APART * self.rtol).any())
+        return bool((np.bincount(owner, squares, minlength=self.active) > self.outgrown).any())
 
     def apart(self) -> Float[np.ndarray, "2 passive"]:
         """Spread and share of the passive rows, see ``Merged``; there are none where no line matters."""

@@ -16,9 +16,10 @@ from biasfree.dynamics.exact._state import State, View
 from biasfree.dynamics.exact._steps import Steps
 from biasfree.dynamics.exact._travel import Wanted, travel
 
-_MERGE_EVERY, _MERGE_SOON, _MERGE_SELDOM = 25, 4, 400  # steps between looks for parallel neurons
+_MERGE_EVERY, _MERGE_SOON, _MERGE_LATER = 25, 4, 50  # steps between looks for parallel neurons: a look costs a few
+_MERGE_SELDOM = 400  # and at most where groups have been parted
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
-_WATCH = 8  # steps between looks whether a group has come apart
+_WATCH = 8  # steps between looks whether decay has made a row vanish
 _DIRECT = 1_500  # multiplications in the velocity of all rows up to which every event may cut a step of all of them
 _TOGETHER = 32  # steps taken at once there
 _BETWEEN = "steps between events"  # and what they are called
@@ -32,7 +33,7 @@ class Explicit:
     def __init__(self, state: State, symmetric: bool) -> None:
         """Begin with a short step."""
         self.state, self._symmetric = state, symmetric
-        self._merged_at, self._watched_at, self._merge_wait = 0, 0, self._soonest_merge
+        self._merged_at, self._merge_wait = 0, self._soonest_merge
         left = state.plan.until - state.time
         state.pace.long = left if math.isfinite(left) else 1.0
         if state.speed > 0:
@@ -79,10 +80,10 @@ class Explicit:
         state, now, pace, plan = self.state, self.state.carried, self.state.pace, self.state.plan
         began, view, stiff = state.time, state.view(), _STIFF if pace.stiff < _STIFF else plan.max_steps
         merge = self._merge_wait - (pace.accepted - self._merged_at)
-        watch = _TOGETHER if len(now.z) == now.active and plan.weight_decay == 0 else _WATCH
+        watch = _TOGETHER if plan.weight_decay == 0 else _WATCH
         wanted = Wanted(
             began, until - began, plan.stop.level, state.limits.rtol, plan.rtol, now.tolerance,
-            max(1, min(merge, watch)), plan.max_steps, stiff, pace.accepted + _LOOK, state.last_event - began,
+            now.outgrown, max(1, min(merge, watch)), plan.max_steps, stiff, pace.accepted + _LOOK, state.last_event - began,
             state.energy,
         )  # fmt: skip
         found = travel(now.z, now.data, now.pattern, state.limits, now.apart(), now.strain, pace, wanted)
@@ -210,12 +211,10 @@ class Explicit:
         state, now, pace = self.state, self.state.carried, self.state.pace
         if state.plan.weight_decay > 0 and now.vanish():
             state.moved()
-        if pace.accepted - self._watched_at >= _WATCH:
-            self._watched_at = pace.accepted
-            if now.parted():
-                now.regroup()
-                state.moved()
-                return
+        if now.parted():
+            now.regroup()
+            state.moved()
+            return
         if pace.accepted - self._merged_at >= self._merge_wait:
             self._merged_at = pace.accepted
             if self._symmetric and not now.linear and now.even_part_is_gone():
@@ -223,7 +222,8 @@ class Explicit:
                 return
             before = now.z
             soon = now.merge() or now.riders.size
-            self._merge_wait = self._soonest_merge if soon else min(2 * self._merge_wait, _MERGE_SELDOM)
+            later = max(self._merge_wait, min(2 * self._merge_wait, _MERGE_LATER))
+            self._merge_wait = self._soonest_merge if soon else later
             if now.z is not before:
                 state.moved()
 

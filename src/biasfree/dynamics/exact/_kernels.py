@@ -37,6 +37,8 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_scan.restype = whole
     loaded.biasfree_march.argtypes, loaded.biasfree_march.restype = [pointer] * 12, None
     loaded.biasfree_travel.argtypes, loaded.biasfree_travel.restype = [pointer] * 11, None
+    loaded.biasfree_alike.argtypes = [pointer, pointer, whole, whole, number, whole, whole, pointer]
+    loaded.biasfree_alike.restype = None
     loaded.biasfree_kicks.argtypes, loaded.biasfree_kicks.restype = [pointer] * 8, whole
     loaded.biasfree_turn.argtypes, loaded.biasfree_turn.restype = [pointer] * 3 + [whole] * 2, None
     loaded.biasfree_level.argtypes, loaded.biasfree_level.restype = [pointer, whole, pointer, pointer, pointer], number

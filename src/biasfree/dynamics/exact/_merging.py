@@ -21,7 +21,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-_MANY, _FEW = 5000, 300
+from biasfree.dynamics.exact._kernels import engine
+from biasfree.native import address
+
+_MANY, _FEW = 5000, 300  # neurons left, and groups, from which every other neuron stays by itself
 _LARGE = 1000  # neurons, or their parts in rows, from which a group is worth linear algebra of its own
 _DUST = 1e-15
 _ONE = np.ones((1, 1))
@@ -199,34 +202,46 @@ def alike(
     key: Int[np.ndarray, "width"],
     tolerance: float,
 ) -> list[Int[np.ndarray, "members"]]:
-    """Those of ``which`` that have one ``key`` (sides and slides) and are parallel within ``tolerance``, together."""
-    found: list[np.ndarray] = []
-    for pattern in np.unique(key[which]):
-        found += parallel(neurons, which[key[which] == pattern], tolerance)[0]
-    return found
+    """Those of ``which`` that have one ``key`` (sides and slides) and are parallel within ``tolerance``, together.
+
+    Groups come in order of their keys, and under one key that of the largest neuron first; so do their members.
+    """
+    units, squares = _directions(neurons[which])
+    order = np.lexsort((-squares, key[which]))
+    _, keys = np.unique(key[which][order], return_inverse=True)
+    leader = np.empty(len(which), dtype=np.int64)
+    engine().biasfree_alike(
+        address(np.ascontiguousarray(units[order])), address(keys.astype(np.int64), np.int64), *units.shape,
+        0.5 * tolerance**2, _MANY, _FEW, address(leader, np.int64),
+    )  # fmt: skip
+    follows = leader != np.arange(len(which))
+    together = np.lexsort((order, follows, leader))
+    return np.split(which[order[together]], np.flatnonzero(np.diff(leader[together])) + 1) if len(which) else []
 
 
-def parallel(
-    neurons: Float[np.ndarray, "width columns"], left: Int[np.ndarray, "some"], tolerance: float, light: float = 0.0
+def _directions(neurons: Float[np.ndarray, "width columns"]) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors, and squared lengths as parts of the largest entry's square."""
+    units = neurons / (np.abs(neurons).max(initial=0.0) or 1.0)
+    squares = np.einsum("hd,hd->h", units, units)
+    return units / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None], squares
+
+
+def heaviest(
+    neurons: Float[np.ndarray, "width columns"], left: Int[np.ndarray, "some"], tolerance: float, light: float
 ) -> tuple[list[Int[np.ndarray, "members"]], Int[np.ndarray, "left"]]:
     """Parallel neurons together, the largest one first; and those left when only ``light`` of the sum of squares is."""
-    units = neurons[left]
-    whole = np.abs(units).max(initial=0.0) or 1.0
-    units /= whole
-    squares = np.einsum("hd,hd->h", units, units)
-    units /= np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
-    enough = light * squares.sum()
-    found: list[np.ndarray] = []
-    while left.size and (light == 0 or squares.sum() > enough):
-        if left.size > _MANY and len(found) > _FEW:
-            return found + [left[i : i + 1] for i in range(len(left))], left[:0]
+    units, squares = _directions(neurons[left])
+    enough, groups = light * squares.sum(), list[np.ndarray]()
+    while left.size and squares.sum() > enough:
+        if left.size > _MANY and len(groups) > _FEW:
+            return groups + [left[i : i + 1] for i in range(len(left))], left[:0]
         leader = int(np.argmax(squares))
         close = 1 - units @ units[leader] <= 0.5 * tolerance**2
         close[leader] = False
-        found.append(np.append(left[leader], left[close]))
+        groups.append(np.append(left[leader], left[close]))
         close[leader] = True
         left, units, squares = left[~close], units[~close], squares[~close]
-    return found, left
+    return groups, left
 
 
 def moving(neurons: Float[np.ndarray, "width columns"]) -> Int[np.ndarray, "some"]:

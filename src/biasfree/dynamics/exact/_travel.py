@@ -24,7 +24,7 @@ _KINDS = np.array(["cross", "slide", "leave"])  # of events, as C numbers them
 _STOPPED = 2  # no step is long enough to be added to the time
 _COURSE = structure(
     "Course",
-    "d began left level slack rtol angle i steps attempts stiff look d last_event time energy inadmissible "
+    "d began left level slack rtol angle outgrown i steps attempts stiff look d last_event time energy inadmissible "
     "i taken events why d long short gap overhead smallest i stiffness accepted rejected evaluations",
 )
 _RECORD = structure("Record", "p parts when rows lines kinds strain scratch i room")
@@ -38,6 +38,7 @@ class Wanted(NamedTuple):
         level: ln L that ends it.
         slack: the error of a curve.
         rtol, angle: of the run, and between the neurons of a group.
+        outgrown: squared differences within a group, in units of its row, that part it.
         steps, attempts: that may be taken, and of the whole run.
         stiff, look: steps held by stability, and accepted ones, from which exponential steps and rest are thought of.
         last_event: when there was one, since the beginning.
@@ -50,6 +51,7 @@ class Wanted(NamedTuple):
     slack: float
     rtol: float
     angle: float
+    outgrown: float
     steps: int
     attempts: int
     stiff: int
