@@ -42,6 +42,7 @@ def together(monkeypatch: pytest.MonkeyPatch):
     def stop() -> None:
         monkeypatch.setattr(_alone, "_WORTH", np.inf)
         monkeypatch.setattr(_alone, "_UNFELT", 0.0)
+        monkeypatch.setattr(_alone, "passing", lambda *_: None)
 
     return stop
 
@@ -88,6 +89,67 @@ class TestAgainstStoppingAtEveryEvent:
         stopped = bf.gradient_flow(start, THREE, until=6.0, save=times, method="exact", rtol=1e-9)
         size = np.abs(stopped.weights[0]).max(axis=(1, 2), keepdims=True)
         assert (np.abs(alone.weights[0] - stopped.weights[0]) / size).max() < 1e-5
+
+
+class TestCrossingsThatJustPass:
+    """Few neurons on many lines, each of which pulls little: whole steps through dozens of crossings (``_kicks``)."""
+
+    KINDS = (("square", 1), ("logistic", 1), ("exponential", 1), ("square", 3), ("cross-entropy", 3))
+
+    def many_lines(self, loss: str, outputs: int, decay: float = 0.0) -> tuple[bf.Network, bf.Dataset, dict]:
+        rng = np.random.default_rng(3)
+        inputs = rng.standard_normal((200, 4))
+        targets = inputs @ rng.standard_normal((4, outputs))
+        if loss == "cross-entropy":
+            targets = np.eye(outputs)[np.argmax(targets, axis=1)]
+        elif loss != "square":
+            targets = np.sign(targets)
+        inputs, targets = np.concatenate([inputs, -inputs]), np.concatenate([targets, -targets])
+        if loss == "cross-entropy":
+            targets = np.concatenate([targets[:200], np.roll(targets[:200], 1, axis=1)])
+        data = bf.Dataset(inputs, targets[:, 0] if outputs == 1 else targets)
+        first = rng.standard_normal((2, 4))
+        first, second = np.concatenate([first, -first]), rng.standard_normal((outputs, 2))
+        start = bf.Network([0.7 * first, 0.7 * np.concatenate([second, -1.05 * second], axis=1)], 0.2)
+        return start, data, {"loss": loss, "weight_decay": decay, "until": 4.0}
+
+    @pytest.mark.parametrize(("loss", "outputs"), KINDS)
+    @pytest.mark.parametrize("decay", [0.0, 0.05])
+    def test_against_stopping_at_each(self, together, loss: str, outputs: int, decay: float) -> None:
+        start, data, options = self.many_lines(loss, outputs, decay)
+        times = np.linspace(0.0, 4.0, 81)
+        whole = bf.gradient_flow(start, data, method="exact", save=times, **options)
+        together()
+        stopped = bf.gradient_flow(start, data, method="exact", save=times, rtol=1e-9, **options)
+        assert len(stopped.events) > 30
+        assert len(whole.events) == len(stopped.events)
+        assert whole.counts.accepted < 0.5 * stopped.counts.accepted
+        for one, other in zip(whole.weights, stopped.weights, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=3e-6 * np.abs(other).max())
+        assert whole.energy_gap < 3e-6
+
+    @pytest.mark.parametrize("rtol", [1e-5, 1e-7, 1e-9])
+    def test_the_error_is_within_the_tolerance(self, together, rtol: float) -> None:
+        start, data, options = self.many_lines("square", 1)
+        run = bf.gradient_flow(start, data, method="exact", rtol=rtol, **options)
+        together()
+        truth = bf.gradient_flow(start, data, method="exact", rtol=1e-12, **options)
+        assert np.abs(run.weights[0][-1] - truth.weights[0][-1]).max() < rtol
+
+    def test_merged_neurons_come_out_one_by_one(self, together) -> None:
+        """Two neurons in almost one direction are carried as one row and their difference, through all crossings."""
+        start, data, options = self.many_lines("square", 1)
+        first, second = (np.asarray(weight).copy() for weight in start.weights)
+        first[1], second[:, 1] = 0.7 * first[0] + 1e-5, 0.7 * second[:, 0]
+        start = bf.Network([first, second], 0.2)
+        whole = bf.gradient_flow(start, data, method="exact", **options)
+        together()
+        stopped = bf.gradient_flow(start, data, method="exact", rtol=1e-11, **options)
+        apart, truth = (
+            run.weights[0][-1][1] / run.weights[1][-1][0, 1] - run.weights[0][-1][0] / run.weights[1][-1][0, 0]
+            for run in (whole, stopped)
+        )
+        np.testing.assert_allclose(apart, truth, rtol=0, atol=0.05 * np.abs(truth).max())
 
 
 def test_the_new_side_of_a_line_without_pull_is_felt() -> None:

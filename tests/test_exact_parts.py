@@ -2,8 +2,9 @@
 that find and decide what happens."""
 
 import math
+import re
 from decimal import Decimal, localcontext
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.integrate import DOP853, solve_ivp
 import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics import _field
-from biasfree.dynamics.exact import _carried, _dop853
+from biasfree.dynamics.exact import _alone, _carried, _dop853, _events, _kernels, _pace, _rest, _sliding
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
@@ -28,6 +29,7 @@ from biasfree.dynamics.exact._merging import alike, heaviest, of_members
 from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_3, ORDER_8, TABLES, Method, basis
 from biasfree.dynamics.exact._sliding import flipped, nobody_slides, written
 from biasfree.lines import lines
+from biasfree.native import _build
 
 # Loss, clock, outputs.
 KINDS = [
@@ -525,3 +527,22 @@ def test_order_8_is_scipys() -> None:
     np.testing.assert_array_equal(_dop853.A, given)
     np.testing.assert_array_equal([_dop853.ERROR, _dop853.ERROR_LOW], [DOP853.E5, DOP853.E3])
     np.testing.assert_array_equal(_dop853.CURVE, DOP853.D)
+
+
+class TestConstantsInBothLanguages:
+    """What C and Python must agree on is written in both; the names differ by an underscore at most."""
+
+    SHARED: ClassVar = {
+        "engine.h": {"BLUR": _kernels, "ROUNDING": _kernels, "CURVE": _kernels},
+        "travel.h": {"UNFELT": _alone},
+        "travel.c": {"FORGET": _pace, "RARER": _pace, "FREE": _pace, "EXPECTED": _pace, "BEYOND": _pace, "CLOSEST": _pace, "SLOW": _rest},
+        "happen.c": {"TOGETHER": _events, "VANISHED": _sliding, "SOON": _carried, "BEARS": _carried},
+        "decide.c": {"BRIEF": _sliding},
+    }  # fmt: skip
+
+    @pytest.mark.parametrize("file", sorted(SHARED))
+    def test_they_are_equal(self, file: str) -> None:
+        defined = dict(re.findall(r"^#define (\w+) ([\d.e-]+)", (_build.HERE / file).read_text("utf-8"), re.MULTILINE))
+        for name, module in self.SHARED[file].items():
+            ours = getattr(module, name, None) or getattr(module, f"_{name}")
+            assert float(defined[name]) == ours, name

@@ -119,6 +119,7 @@ typedef struct {
 } Marched;
 typedef struct { double *spread, *share; } Apart;  /* (passive) each */
 double next_length(double error, const Method *method);
+int64_t count_stiff(int64_t stiff, double stiffness, int accepted);
 void reach_of_groups(const Data *data, const Pattern *pattern, const Apart *apart, const Desk *desk);
 
 static inline double largest(double one, double other) { return one > other ? one : other; }

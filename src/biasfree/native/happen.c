@@ -6,7 +6,6 @@
 
 #define TOGETHER 1e-12  /* part of a step within which a row meets several lines at once */
 #define VANISHED 1e-9   /* |v|/|w| of a sliding row whose v is zero */
-#define UNFELT 0.01     /* part of its tolerance that crossings may move a row by in a step and not be felt */
 #define SOON 0.05       /* part of a step that a group may take to cross a line */
 #define BEARS 0.1       /* part of a group's largest angle that lines may drive its neurons apart */
 #define NEVER 9.0       /* the time of a crossing that is none */
@@ -14,10 +13,9 @@
 /* Rows and energy at x of step n, to the desk's start. */
 double cut(int64_t n, double x, const Room *room) {
     const int64_t size = room->pattern->rows * (room->data->dim + room->data->outputs);
-    static const double counts[NODES] = {1, 7, 21, 35, 35, 21, 7, 1};
     const double *curve = room->trial->curves + n * NODES * size;
     double weights[NODES], energy = 0.0, *start = room->desk->rows + START * size;
-    for (int k = 0; k < NODES; k++) weights[k] = counts[k] * pow(x, k) * pow(1.0 - x, NODES - 1 - k);
+    bernstein(x, weights);
     for (int k = 0; k < NODES; k++) energy += weights[k] * room->trial->energies[n * NODES + k];
     for (int64_t i = 0; i < size; i++) {
         start[i] = 0.0;

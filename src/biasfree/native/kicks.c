@@ -6,8 +6,7 @@
 
 #include "travel.h"
 
-#define UNFELT 0.01 /* part of its tolerance that a crossing may move a row by in a step and not be felt */
-#define PASSES 10.0 /* times the kick, the speed across a line at which nothing can hold a row there */
+#define PASSES 10.0  /* times the kick, the speed across a line at which nothing can hold a row there */
 #define SETTLED 0.02 /* part of its tolerance by which a row may still change in the iteration at one point */
 #define ROUNDS 6     /* of that iteration */
 

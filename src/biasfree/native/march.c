@@ -37,7 +37,7 @@ static double go_on(int64_t n, const Method *method, const Trial *trial, const D
 }
 
 /* How steps held by stability are counted: at the edge of it every second or third step fails. */
-static int64_t counted(int64_t stiff, double stiffness, int accepted) {
+int64_t count_stiff(int64_t stiff, double stiffness, int accepted) {
     if (stiffness > STABLE) return stiff + (accepted ? 1 : 3);
     return stiff > 0 ? stiff - 1 : 0;
 }
@@ -65,7 +65,7 @@ PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data
         const double wanted = length * next_length(judged.error, method);
         const int accepted = judged.error <= 1.0;
         first = 1;
-        now.stiff = counted(now.stiff, judged.stiffness, accepted);
+        now.stiff = count_stiff(now.stiff, judged.stiffness, accepted);
         if (!accepted) {
             now.step = wanted;
             now.rejected++;

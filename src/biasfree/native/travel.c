@@ -18,7 +18,6 @@ enum { DONE = 0, ELSE = 1, NO_STEP = 2 }; /* why a course ends */
 #define CLOSEST 1e-3    /* part of a long step below which events do not make steps shorter */
 #define FLOOD 200       /* events without any time between them that are taken here */
 #define SLOW 2e-4       /* of its size, what the network moves in a step where rest is looked for */
-#define STABLE 4.0      /* step × fastest rate from which stability holds the steps */
 
 /* The method that goes further for its cost. */
 static const Method *chosen(const Pace *pace, const Method *methods) {
@@ -81,8 +80,8 @@ static int judge(Course *course, const Method *method, double length, const Judg
     double *planned = method->number == 0 ? &pace->long_step : &pace->short_step;
     const double before = *planned > 0.0 ? *planned : EXPECTED * pace->long_step;
     const double wanted = length * next_length(judged->error, method);
-    const int accepted = judged->error <= 1.0, held = judged->stiffness > STABLE;
-    if (method->number == 0) pace->stiff = held ? pace->stiff + (accepted ? 1 : 3) : (pace->stiff > 0 ? pace->stiff - 1 : 0);
+    const int accepted = judged->error <= 1.0;
+    if (method->number == 0) pace->stiff = count_stiff(pace->stiff, judged->stiffness, accepted);
     pace->evaluations += (accepted ? method->stages : method->core) - 1;
     if (!accepted) {
         *planned = wanted;

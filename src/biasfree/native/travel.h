@@ -5,6 +5,8 @@
 
 #include "engine.h"
 
+#define UNFELT 0.01 /* part of its tolerance that crossings may move a row by in a step and not be felt */
+
 enum { CROSSED = 0, SLIDES = 1, LEFT = 2, STAYED = 3 }; /* what a row does at an event */
 
 typedef struct {

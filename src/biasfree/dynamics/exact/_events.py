@@ -213,11 +213,16 @@ def polished(
         low, high, width = high, min(high + width, until), 4 * width
     while not above(low) and low > 0.0:
         low, width = max(low - width, 0.0), 4 * width
-    while high - low > 1e-15 * high:
+    return halved(lambda t: not above(t), low, high, 1e-15 * high)
+
+
+def halved(is_past: Callable[[float], bool], low: float, high: float, width: float) -> float:
+    """A time at or just past the change of ``is_past``, false at ``low`` and true at ``high``, to within ``width``."""
+    while high - low > width:
         middle = 0.5 * (low + high)
         if not low < middle < high:
             break
-        low, high = (middle, high) if above(middle) else (low, middle)
+        low, high = (low, middle) if is_past(middle) else (middle, high)
     return high
 
 
@@ -236,11 +241,7 @@ def _drawn(curve: np.ndarray, data: Data, pattern: Pattern, until: float) -> tup
             z = on_curve(basis(x), curve)
             return not drawn_from_zero(z, pattern, data, h, pulls_of(z, data, pattern.side)).rests
 
-        low, high = 0.0, min(until, first[1], 1.0)
-        if not leaves(high):
-            continue
-        while high - low > 1e-12:
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if leaves(middle) else (middle, high)
-        first = (h, high)
+        last = min(until, first[1], 1.0)
+        if leaves(last):
+            first = (h, halved(leaves, 0.0, last, _TOGETHER))
     return first

@@ -29,6 +29,7 @@ from biasfree.dynamics.exact._kernels import ROUNDING, engine
 from biasfree.native import address, structure
 
 _POINTS, _POINTS_BY_LINES = 16, 4  # parts of a step: where a form makes velocities cheap, and where all lines make them
+_FINER = 4  # times as many, where these are not enough and so many would be
 _OFF = 0.3  # part of its tolerance by which a row may be off for the points, as they say themselves
 _MOST_OUTPUTS = 64  # as in native/engine.h
 _LARGEST = 2_000_000  # numbers to work with, 16 MB
@@ -103,21 +104,41 @@ class Kicks(NamedTuple):
 
 def passing(step: Step, crossed: Crossings, limits: Limits, found: Pulls) -> Kicks | None:
     """What crossings do to a step; None where some row might be held, or where they do more than can be followed."""
-    length, curve, data, pattern, form = step
-    points, count = _POINTS if form.constant.size else _POINTS_BY_LINES, len(crossed.times)
-    rows, columns = curve.shape[1:]
+    rows, columns = step.curve.shape[1:]
+    points = _POINTS if step.form.constant.size else _POINTS_BY_LINES
+    numbers = 2 * len(crossed.times) * rows + 3 * _FINER * points * rows * columns
     if (
-        pattern.span[crossed.pairs[:, 0]].any()
-        or data.outputs > _MOST_OUTPUTS
-        or 2 * count * rows + 3 * points * rows * columns > _LARGEST
+        step.pattern.span[crossed.pairs[:, 0]].any()
+        or step.data.outputs > _MOST_OUTPUTS
+        or numbers > _LARGEST
     ):
         return None
     crossed = crossed.take(np.argsort(crossed.times, kind="stable"))
+    room = limits.atol + limits.rtol * np.abs(step.curve[-1, : len(step.pattern.side)]).max(axis=1)
+    kicks = _followed(step, crossed, room, found, points)
+    if kicks is None:
+        return None
+    # The rule with all points is off by a third of what it differs from the one with half of them.
+    off = float(np.max(_off(kicks, len(room)) / room))
+    if off > _OFF and off <= _OFF * _FINER**2:
+        kicks = _followed(step, crossed, room, found, _FINER * points)
+        off = np.inf if kicks is None else float(np.max(_off(kicks, len(room)) / room))
+    return kicks if off <= _OFF else None
+
+
+def _off(kicks: Kicks, active: int) -> Float[np.ndarray, "active"]:
+    """What the points may be off by."""
+    return np.abs(_summed(kicks.rest[::2, :active]) - kicks.summed[::2, :active]).max(axis=(0, 2)) / 3
+
+
+def _followed(step: Step, crossed: Crossings, room: np.ndarray, found: Pulls, points: int) -> Kicks | None:
+    """A step through its crossings, in order, at so many points; ``room`` is what each row may be off by."""
+    length, curve, data, pattern, form = step
+    (rows, columns), count = curve.shape[1:], len(crossed.times)
     who, lines = np.ascontiguousarray(crossed.pairs.T)
     times, begins, (kicks, jumps) = crossed.times.copy(), np.zeros(count), np.zeros((2, count, rows))
     base, rest, summed = np.empty((3, points + 1, rows, columns))
     (levels, power), bends = np.zeros((2, points + 1)), np.zeros((2, rows, columns - data.outputs))
-    room = limits.atol + limits.rtol * np.abs(curve[-1, : len(pattern.side)]).max(axis=1)
     turned, turned_form = pattern._replace(side=pattern.side.copy()), Form(form.constant.copy(), form.matrix.copy())
     asked = _PASSING(
         address(who, np.int64), address(lines, np.int64),
@@ -129,10 +150,6 @@ def passing(step: Step, crossed: Crossings, limits: Limits, found: Pulls) -> Kic
         address(curve), byref(asked), byref(data.c), byref(pattern.c), byref(form.c), byref(turned.c),
         byref(turned_form.c), byref(desk.c),
     ):  # fmt: skip
-        return None
-    # The rule with all points is off by a third of what it differs from the one with half of them.
-    off = np.abs(_summed(rest[::2, : len(room)]) - summed[::2, : len(room)]).max(axis=(0, 2)) / 3
-    if not (off <= _OFF * room).all():
         return None
     done = times <= 1
     return Kicks(

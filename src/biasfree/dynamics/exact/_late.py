@@ -222,8 +222,9 @@ class LateStep:
         return bool(max(growth.max(initial=0.0), self.seen_growth()) * horizon <= _GROWS)
 
     def _light_pulls(self) -> Float[np.ndarray, "riding dim outputs"]:
-        """M of the rows that are no part of J, here."""
-        return self._pulling(self._found)[self.pattern.owner[self.riding]]
+        """M of the rows that are no part of J, here; nothing pulls a row that is zero."""
+        moves = self.z[self.riding].any(axis=1)
+        return self._pulling(self._found)[self.pattern.owner[self.riding]] * moves[:, None, None]
 
     def at_rest(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time later, once nothing heavy moves: light rows are pulled as they are now."""

@@ -136,6 +136,9 @@ class Late:
             return None
         least = min(worth * explicit, left)
         step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
+        rested = None if step.force.any() else self._rested(until)  # nothing heavy moves by more than rounding
+        if rested is not None:
+            return rested
         error = self._fitted(step, least, left)
         arcs = step.arcs() if error <= 1 else []
         if not arcs or step.reaches < least:
