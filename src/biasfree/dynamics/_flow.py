@@ -28,6 +28,7 @@ from biasfree.networks import Network
 __all__ = ["METHODS", "gradient_flow", "resume"]
 
 _TIGHTEST, _LOOSEST = 1e-13, 0.1  # rtol: below is rounding, above a step says nothing
+_TIGHTER = 0.01  # of rtol, where a result was refused
 _BELOW_START = 1e-6  # of rtol times the start's size: the absolute tolerance, far below weights that matter
 
 
@@ -105,7 +106,7 @@ def gradient_flow(
 
     began = clock_time.perf_counter()
 
-    def finished(outcome: Outcome, method: str, because: str, **more: Any) -> Trajectory:
+    def finished(outcome: Outcome, method: str, because: str, plan: Plan = plan, **more: Any) -> Trajectory:
         settings = plan.settings(method, because) | more
         return _guard.judged(Trajectory.assemble(outcome, plan, settings, clock_time.perf_counter() - began))
 
@@ -119,7 +120,14 @@ def gradient_flow(
         because = f"the exact flow was stuck at {plan.axis} = {time:.6g}; {other} went on from there"
         return finished(_taken_up(plan, outcome, other, progress), other, because, exact_until=time)
     if outcome.status.complete and not result.status.complete:
-        because = f"the exact flow's result was {result.status.message.split('. ')[0]}"
+        refused = result.status.message.split(". ")[0]
+        if plan.rtol * _TIGHTER >= _TIGHTEST:  # mostly one decision that was too close at this tolerance
+            tighter = dataclasses.replace(plan, rtol=_TIGHTER * plan.rtol)
+            because = f"{because}; the result at rtol {plan.rtol:g} was {refused}"
+            again = finished(_integrate(tighter, chosen, _recorder(plan, points), progress), chosen, because, tighter)
+            if again.status.complete or again.status.name == "interrupted":
+                return again
+        because = f"the exact flow's result was {refused}"
         return finished(_integrate(plan, other, _recorder(plan, points), progress), other, because)
     return result
 

@@ -17,6 +17,7 @@ _LATER = 200  # explicit steps after exponential ones were not worth it
 _ERROR = 0.03  # part of rtol for exponential steps, which are few and long
 _LIGHT = 1e-3  # part of rtol of the squared weights below which a row is a light one
 _TRIES = 8  # lengths tried before the step is given up
+_SHRINK = 0.3  # most that a step which failed is shortened by
 _LONGER = 5.0  # most that a step may be longer than the one before
 _SLOW = 2e-4  # of its size, what the network moves in a step where rest is looked for
 _REACH = 300.0  # explicit steps that a linearisation may go where J is not known as a whole
@@ -190,10 +191,10 @@ class Late:
         for _ in range(_TRIES):
             length = min(length, step.longest(), left)
             error = step.try_length(length, rtol, self._atol)
-            if error <= 1 or length < least:
+            if error <= 1 or length <= least:
                 break
             pace.rejected += 1
-            length *= max(0.1, 0.9 * error ** (-1 / ORDER))
+            length = max(least, length * max(_SHRINK, 0.9 * error ** (-1 / ORDER)))
         pace.evaluations += step.evaluations
         return error
 
