@@ -9,6 +9,7 @@ import pytest
 import biasfree as bf
 from biasfree import Network, Trajectory, datasets
 from biasfree.dynamics import _flow, _guard
+from tests.random_problems import wide_problem
 
 DATA = datasets.symmetric_gaussian(dim=3, pairs=20, target="linear_plus_sine", seed=3)
 START = Network.init([3, 6, 1], 0.4, 0.3, 11)
@@ -158,3 +159,27 @@ def test_a_third_of_the_loss_is_no_small_error_at_any_tolerance() -> None:
     assert off.energy_gap > 0.3
     assert _guard.judged(run).status.complete
     assert _guard.judged(off).status.name == "inaccurate"
+
+
+class TestOnceMoreAtATighterTolerance:
+    """At rtol 1e-6 the exact flow of this problem drifts, and the guard says so; at 1e-8 it does not."""
+
+    @pytest.fixture(scope="class")
+    def problem(self):
+        start, data, options = wide_problem(1379)
+        return start, data, options | {"save": 5, "rtol": 1e-6}
+
+    def test_auto_asks_the_exact_flow_again(self, problem) -> None:
+        start, data, options = problem
+        refused = bf.gradient_flow(start, data, **(options | {"method": "exact"}))
+        assert refused.status.name == "inaccurate"
+        run = bf.gradient_flow(start, data, **options)
+        assert run.status.name == "reached"
+        assert (run.settings["method"], run.settings["rtol"]) == ("exact", 1e-8)
+        assert "the result at rtol 1e-06 was" in run.settings["because"]
+        assert run.balance_drift < 1e-8
+
+    def test_a_method_that_was_asked_for_is_not_replaced(self, problem) -> None:
+        start, data, options = problem
+        run = bf.gradient_flow(start, data, **(options | {"method": "exact"}))
+        assert run.settings["rtol"] == 1e-6

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import level_of, pulls_of
+from biasfree.dynamics.exact._field import level_of, pulls_of, pulls_on_lines
 from biasfree.dynamics.exact._kernels import BLUR, CURVE, ROUNDING, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import drawn_from_zero, resting
@@ -151,10 +151,11 @@ def real(
             continue
         here = data._replace(given_at=data.given_at + data.given_rate * x * length) if len(data.given) else data
         z = on_curve(basis(x), curve)
-        found, second, held = pulls_of(z, here, pattern.side), z[row, dim:], pattern.basis[row, : pattern.span[row]]
-        pull = found.matrices[row] @ second
+        p, q = pulls_on_lines(z, here, pattern.side)
+        second, held = z[row, dim:], pattern.basis[row, : pattern.span[row]]
+        pull = (second @ p + pattern.side[row] * (second @ q)) @ data.directions
         speed = (pull - (held @ pull) @ held) @ data.transposed[:, line]
-        noise = ROUNDING * float(np.linalg.norm(second)) * (found.whole + data.mass)
+        noise = ROUNDING * float(np.linalg.norm(second)) * (float(np.abs(p).sum() + np.abs(q).sum()) + data.mass)
         keep[n] = pattern.side[row, line] * speed < -noise
     left = int(keep.sum())
     sought.met[:left] = met[keep]

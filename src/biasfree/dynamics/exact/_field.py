@@ -59,6 +59,16 @@ def pulls_of(
     return Pulls(level, decay, p, q, matrices_of(p, q, data, side))
 
 
+def pulls_on_lines(
+    z: Float[np.ndarray, "rows columns"], data: Data, side: Float[np.ndarray, "active lines"]
+) -> tuple[Float[np.ndarray, "outputs lines"], Float[np.ndarray, "outputs lines"]]:
+    """p and q of a state, without what they make of every row."""
+    if len(data.given):
+        both = on_curve(basis(data.given_at), data.given)
+        return both[: data.outputs], both[data.outputs :]
+    return only_pulls(*line_outputs(z, data, side), data)
+
+
 def level_of(z: Float[np.ndarray, "rows columns"], active: int, data: Data) -> float:
     """ln L with the sides that the rows have there: some may have crossed lines within a step."""
     return log_level(np.ascontiguousarray(z), active, data)
