@@ -535,7 +535,10 @@ class TestConstantsInBothLanguages:
     SHARED: ClassVar = {
         "engine.h": {"BLUR": _kernels, "ROUNDING": _kernels, "CURVE": _kernels},
         "travel.h": {"UNFELT": _alone},
-        "travel.c": {"FORGET": _pace, "RARER": _pace, "FREE": _pace, "EXPECTED": _pace, "BEYOND": _pace, "CLOSEST": _pace, "SLOW": _rest},
+        "travel.c": {
+            "FORGET": _pace, "RARER": _pace, "FREE": _pace, "EXPECTED": _pace, "BEYOND": _pace, "CLOSEST": _pace,
+            "SLOW": _rest,
+        },
         "happen.c": {"TOGETHER": _events, "VANISHED": _sliding, "SOON": _carried, "BEARS": _carried},
         "decide.c": {"BRIEF": _sliding},
     }  # fmt: skip

@@ -83,8 +83,8 @@ class Explicit:
         watch = _TOGETHER if plan.weight_decay == 0 else _WATCH
         wanted = Wanted(
             began, until - began, plan.stop.level, state.limits.rtol, plan.rtol, now.tolerance,
-            now.outgrown, max(1, min(merge, watch)), plan.max_steps, stiff, pace.accepted + _LOOK, state.last_event - began,
-            state.energy,
+            now.outgrown, max(1, min(merge, watch)), plan.max_steps, stiff, pace.accepted + _LOOK,
+            state.last_event - began, state.energy,
         )  # fmt: skip
         found = travel(now.z, now.data, now.pattern, state.limits, now.apart(), now.strain, pace, wanted)
         if not found.lengths.size:
@@ -177,7 +177,8 @@ class Explicit:
         if events:
             event, end = events[0], events[0].time
             if not self._is_small():
-                steps.joined = self._joined(Step(length, steps.curves[-1], now.data, now.pattern, now.form()), events, met)
+                whole = Step(length, steps.curves[-1], now.data, now.pattern, now.form())
+                steps.joined = self._joined(whole, events, met)
                 event, end = steps.joined.event, steps.joined.end
                 noted = now.joined(steps.joined)
             steps.arrival = float(begin + end * length)

@@ -1,8 +1,8 @@
 """Crossings that need not end a step: rows that pass lines so fast that nothing could hold them there.
 
 The step of all rows with their sides held, z₀(x), is taken as if nothing happened; a few heavy rows on thousands of
-lines cross dozens of them in it. Each crossing c changes ẇ of its row by a kick k_c = −2ςs_l d_l. The true way is z₀ + δ
-with
+lines cross dozens of them in it. Each crossing c changes ẇ of its row by a kick k_c = −2ςs_l d_l. The true way is
+z₀ + δ with
 
     δ(x) = Σ_c k_c (x − x_c)₊ + ∫₀ˣ r,    r = G(z₀ + δ) − F(z₀) − Σ_{x_c < x} k_c,
 
@@ -36,7 +36,8 @@ _LARGEST = 2_000_000  # numbers to work with, 16 MB
 
 _PASSING = structure(
     "Passing",
-    "p rows lines times begins kicks jumps base rest summed levels power slope offset room d length noise i count points",
+    "p rows lines times begins kicks jumps base rest summed levels power slope offset room "
+    "d length noise i count points",
 )
 
 
@@ -107,11 +108,7 @@ def passing(step: Step, crossed: Crossings, limits: Limits, found: Pulls) -> Kic
     rows, columns = step.curve.shape[1:]
     points = _POINTS if step.form.constant.size else _POINTS_BY_LINES
     numbers = 2 * len(crossed.times) * rows + 3 * _FINER * points * rows * columns
-    if (
-        step.pattern.span[crossed.pairs[:, 0]].any()
-        or step.data.outputs > _MOST_OUTPUTS
-        or numbers > _LARGEST
-    ):
+    if step.pattern.span[crossed.pairs[:, 0]].any() or step.data.outputs > _MOST_OUTPUTS or numbers > _LARGEST:
         return None
     crossed = crossed.take(np.argsort(crossed.times, kind="stable"))
     room = limits.atol + limits.rtol * np.abs(step.curve[-1, : len(step.pattern.side)]).max(axis=1)
