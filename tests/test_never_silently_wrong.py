@@ -13,6 +13,7 @@ import biasfree as bf
 from biasfree import Network, datasets
 from tests.exact_reference import reference_flow
 from tests.plain_descent import descend
+from tests.random_problems import wide_problem
 from tests.wide import amplification, branched, budget, faults
 
 TOLERANCES = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
@@ -509,3 +510,31 @@ def test_truths_can_be_found_again() -> None:
     assert descend(inputs, targets, first, second, until=15.5, steps=1_000_000).loss == pytest.approx(
         0.0603794, abs=1e-6
     )
+
+
+class TestARowFeelsTheLineItHasCrossed:
+    """Two neurons, 142 samples: one crosses a line that does not pull it and is seen there only from then on.
+
+    Its own new output pulls it back, by the side that it has now. Rows alone used to be asked by the side they had
+    before: the energy was off by 9e-8 of the first loss at any tolerance.
+    """
+
+    @pytest.mark.parametrize(("rtol", "gap"), [(1e-6, 1e-7), (1e-8, 1e-9), (1e-10, 1e-11)])
+    def test_the_energy_gap_falls_with_the_tolerance(self, rtol: float, gap: float) -> None:
+        start, data, options = wide_problem(1266)
+        assert flow(start, data, **(options | {"until": 100.0, "rtol": rtol, "method": "exact"})).energy_gap < gap
+
+
+class TestLinesInOnePlane:
+    """Inputs on a grid: a neuron that slides on one line meets two others at once, and all three lie in one plane.
+
+    A basis of three vectors was made of them, which put the neuron at w = 0.
+    """
+
+    @pytest.mark.parametrize("rtol", [1e-6, 1e-7, 1e-8])
+    def test_the_neuron_goes_on_along_them(self, rtol: float) -> None:
+        start, data, options = wide_problem(1379)
+        run = flow(start, data, **(options | {"until": 20.0, "rtol": rtol, "save": 40}))
+        assert run.balance_drift < 10 * rtol
+        first = run.at(10.6).weights[0][51]
+        assert np.linalg.norm(first) == pytest.approx(0.0739, abs=1e-3)

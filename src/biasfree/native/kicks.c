@@ -161,15 +161,14 @@ static int beyond(const Passing *passing, const Scene *scene, int64_t n) {
     return 1;
 }
 
-/* What is added to the squared speed at point n, besides 2ẇ·kick. */
+/* What is added to the squared speed at point n by r, besides its product with the kicks. */
 static double power(const Passing *passing, const Scene *scene, int64_t n) {
     const double *base = passing->base + n * scene->size, *rest = passing->rest + n * scene->size;
     double total = 0.0;
     for (int64_t h = 0; h < scene->held->active; h++)
         for (int64_t j = 0; j < scene->columns; j++) {
             const int64_t i = h * scene->columns + j;
-            const double all = rest[i] + (j < scene->data->dim ? passing->slope[h * scene->data->dim + j] : 0.0);
-            total += 2.0 * base[i] * rest[i] + all * all / passing->length;
+            total += 2.0 * base[i] * rest[i] + rest[i] * rest[i] / passing->length;
         }
     return total;
 }

@@ -15,7 +15,6 @@ changes the pulls of the others by as little, are **unfelt**: the row changes si
 data almost all are. Those that just pass are added all together (``_kicks``).
 """
 
-from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +39,7 @@ _STEPS = 8  # of a row alone, in one call
 _APART = np.array([[0.0], [1.0]])  # spread and share of its passive rows: who is near is known from the step of all
 _NO_MATRIX = np.zeros((0, 0))
 _GAUSS, _GAUSS_WEIGHTS = 0.5 * np.array(np.polynomial.legendre.leggauss(5)) + np.array([[0.5], [0.0]])  # on [0, 1]
-_SLOPES = 7 * (np.eye(7, 8, 1) - np.eye(7, 8))  # coefficients of a curve's derivative, of degree 6, from its own
+_NOT_GIVEN = np.zeros((0, 0, 0))
 
 
 class Part(NamedTuple):
@@ -94,6 +93,7 @@ class Joined(NamedTuple):
         added: to all rows at the end, by what these did to the others.
         energy: likewise, to the energy.
         step: as if nothing happened in it.
+        given: p and q along it, as a curve; empty where no row went alone.
         kicks: what crossings that just pass have added, if that is all that happened.
     """
 
@@ -105,6 +105,7 @@ class Joined(NamedTuple):
     added: Float[np.ndarray, "rows columns"]
     energy: float
     step: Step
+    given: Float[np.ndarray, "8 2*outputs lines"]
     kicks: Kicks | None = None
 
     def change(self, x: float, z: Float[np.ndarray, "rows columns"]) -> float:
@@ -119,16 +120,23 @@ class Joined(NamedTuple):
         for way in self.ways:
             if x > way.arcs[0].begin:
                 own, gained, pattern = way.at(x)
-                energy += gained - _spent(self.step, int(way.rows[0]), way.arcs[0].begin, x)
+                energy += gained - _spent(self.step, self.given, int(way.rows[0]), way.arcs[0].begin, x)
                 z[way.rows] = own + _across(part * self.added[way.rows], pattern)
         return energy
 
 
-def _spent(step: Step, row: int, begin: float, end: float) -> float:
-    """Energy of a row from x = begin to end, on the way that all rows saw."""
-    x = begin + (end - begin) * _GAUSS
-    speed = _degree_6(x) @ (_SLOPES @ step.curve[:, row]) / step.length
-    return float(step.length * (end - begin) * (_GAUSS_WEIGHTS @ np.sum(speed**2, axis=1)))
+def _spent(step: Step, given: np.ndarray, row: int, begin: float, end: float) -> float:
+    """Energy of a row from x = begin to end, on the way that all rows saw, by the pulls that they had there."""
+    weights = basis(begin + (end - begin) * _GAUSS)
+    both, half = on_curve(weights, given), step.data.outputs
+    found = _pulls(both[:, :half], both[:, half:], step.data, step.pattern.side[row : row + 1])
+    speed = velocity(on_curve(weights, step.curve[:, row : row + 1]), found, _only(step.pattern, row, 0))
+    return float(step.length * (end - begin) * (_GAUSS_WEIGHTS @ np.sum(speed**2, axis=(1, 2))))
+
+
+def _pulls(p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray) -> Pulls:
+    """Pulls of several states of rows with these sides, whose loss nobody asks for."""
+    return Pulls(np.zeros(len(p)), np.full(len(p), data.decay), p, q, matrices_of(p, q, data, side))
 
 
 def join(
@@ -155,16 +163,16 @@ def join(
         crossed = crossings.take(crossings.times <= 1)
         kicks = passing(step, crossed, limits, found)
         if kicks is not None:
-            return Joined(0.0, 1.0, None, [], kicks.crossed, np.zeros(0), 0.0, step, kicks)
+            return Joined(0.0, 1.0, None, [], kicks.crossed, np.zeros(0), 0.0, step, _NOT_GIVEN, kicks)
     stop, end, light = _sorted(step, felt, limits, found, heavy)
-    ways, added, energy = list[Way](), np.zeros(step.curve.shape[1:]), 0.0
+    ways, added, energy, given = list[Way](), np.zeros(step.curve.shape[1:]), 0.0, _NOT_GIVEN
     if light:
-        ways, end, added, energy = _gone(step, light, limits, end)
+        ways, end, added, energy, given = _gone(step, light, limits, end)
         if not ways:
             stop, end = felt[0], felt[0].time
     ending = stop if stop is not None and stop.time <= end else None
     begin = light[0].time if ways else end
-    return Joined(begin, end, ending, ways, _passed(step, crossings, unfelt, end), added, energy, step)
+    return Joined(begin, end, ending, ways, _passed(step, crossings, unfelt, end), added, energy, step, given)
 
 
 def _passed(step: Step, crossings: Crossings, unfelt: np.ndarray, end: float) -> Crossings:
@@ -177,8 +185,8 @@ def _passed(step: Step, crossings: Crossings, unfelt: np.ndarray, end: float) ->
 
 def _gone(
     step: Step, light: list[Event], limits: Limits, end: float
-) -> tuple[list[Way], float, Float[np.ndarray, "rows columns"], float]:
-    """Ways of rows alone, where the step ends, and what is added to rows and energy; no ways if none will do."""
+) -> tuple[list[Way], float, Float[np.ndarray, "rows columns"], float, np.ndarray]:
+    """Ways of rows alone, or none, where the step ends, what is added to rows and energy, and the pulls along it."""
     lin, even = line_outputs(on_curve(AT_NODES, step.curve), step.data, step.pattern.side)
     p, q = only_pulls(lin, even, step.data)
     given = on_curve(FROM_NODES, np.concatenate([p, q], axis=1))
@@ -193,9 +201,9 @@ def _gone(
             break
         ratio, added, energy = _felt(step, ways, begin, end, (lin, even), limits)
         if ratio <= 1:
-            return ways, end, added, energy
+            return ways, end, added, energy, given
         end = begin + (end - begin) * max(_SHORTEST, 0.9 * ratio ** (-1 / 3))
-    return [], end, step.curve[0], 0.0
+    return [], end, step.curve[0], 0.0, given
 
 
 def _unfelt(
@@ -341,15 +349,29 @@ def _felt(
     lin, even = (np.tensordot(basis(x) @ FROM_NODES, part, 1) for part in (lin, even))
     p, q = only_pulls(lin, even, data)
     other_p, other_q = only_pulls(lin + odd, even + bent, data)
-    p, q = other_p - p, other_q - q
-    change = Pulls(np.zeros(len(x)), np.zeros(len(x)), p, q, matrices_of(p, q, data, pattern.side))
-    rates = velocity(states, change, pattern)
+    speeds = velocity(states, _pulls(p, q, data, pattern.side), pattern)
+    rates = velocity(states, _pulls(other_p, other_q, data, pattern.side), pattern) - speeds
+    for n, way in enumerate(ways):
+        rates[:, rows[n]] = _own_rates(way, x, new[:, n], other_p - p, other_q - q, data, rates[:, rows[n]])
     span = step.length * (end - begin)
     added = span * np.tensordot(_GAUSS_WEIGHTS, rates, 1)
-    speeds = np.tensordot(_degree_6(x) @ _SLOPES, step.curve[:, :active], 1) / step.length
-    energy = 2 * span * float(_GAUSS_WEIGHTS @ np.sum(speeds * rates[:, :active], axis=(1, 2)))
+    energy = 2 * span * float(_GAUSS_WEIGHTS @ np.sum((speeds * rates)[:, :active], axis=(1, 2)))
     room = _FELT * (limits.atol + limits.rtol * np.abs(states[-1, :active]).max(axis=1))
     return float(np.max(np.abs(added[:active]).max(axis=1) / room)), added, energy
+
+
+def _own_rates(
+    way: Way, x: np.ndarray, row: Float[np.ndarray, "n columns"], p: np.ndarray, q: np.ndarray, data: Data,
+    before: Float[np.ndarray, "n columns"],
+) -> Float[np.ndarray, "n columns"]:  # fmt: skip
+    """What changes p and q of the pulls make of the row that went alone: by the sides that it has on its way."""
+    rates = before.copy()
+    for arc in way.arcs:
+        here = (x > arc.begin) & (x <= arc.end)
+        if here.any():
+            change = _pulls(p[here], q[here], data, arc.pattern.side)._replace(decay=np.zeros(int(here.sum())))
+            rates[here] = velocity(row[here][:, None], change, arc.pattern._replace(owner=arc.pattern.owner[:1]))[:, 0]
+    return rates
 
 
 def _across(change: Float[np.ndarray, "own columns"], pattern: Pattern) -> Float[np.ndarray, "own columns"]:
@@ -357,9 +379,3 @@ def _across(change: Float[np.ndarray, "own columns"], pattern: Pattern) -> Float
     basis = pattern.basis[0, : pattern.span[0]]
     dim = basis.shape[1]
     return np.column_stack([change[:, :dim] - (change[:, :dim] @ basis.T) @ basis, change[:, dim:]])
-
-
-def _degree_6(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 7"]:
-    """Bernstein's polynomials of degree 6."""
-    powers = np.arange(7)
-    return np.array([comb(6, k) for k in range(7)]) * x[:, None] ** powers * (1 - x[:, None]) ** (6 - powers)

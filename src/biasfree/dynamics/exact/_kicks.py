@@ -72,7 +72,8 @@ class Kicks(NamedTuple):
         kicks: along d, what a crossing adds to ẇ of every row, times the step's length; (crossings, rows).
         jumps: along d, what the crossing itself adds to a passive row; (crossings, rows).
         rest, summed: r at equal distances, times the step's length, and its integral.
-        energy: what is added to the energy besides 2∫ẇ·kick, at equal distances.
+        rests: d·∫r of each row up to where it crosses, (crossings,).
+        energy: what r adds to the energy by itself, at equal distances.
         length: of the step.
         side, form: after the step.
     """
@@ -84,6 +85,7 @@ class Kicks(NamedTuple):
     jumps: Float[np.ndarray, "crossings rows"]
     rest: Float[np.ndarray, "points rows columns"]
     summed: Float[np.ndarray, "points rows columns"]
+    rests: Float[np.ndarray, "crossings"]
     energy: Float[np.ndarray, "points"]
     length: float
     side: Float[np.ndarray, "active lines"]
@@ -92,14 +94,19 @@ class Kicks(NamedTuple):
     def add(self, x: float, z: Float[np.ndarray, "rows columns"]) -> float:
         """Add what the crossings before x have made of the rows there; what they add to the energy."""
         before, dim, parts = self.crossed.times < x, self.directions.shape[1], len(self.rest) - 1
-        rows, directions, kicks = self.crossed.pairs[before, 0], self.directions[before], self.kicks[before]
-        own = kicks[np.arange(len(rows)), rows]
-        gained = 2 * float(own @ (np.sum(directions * z[rows, :dim], axis=1) - self.begins[before])) / self.length
-        late = (x - self.crossed.times[before])[:, None]
-        z[:, :dim] += (late * kicks + self.jumps[before]).T @ directions
+        rows, directions = self.crossed.pairs[before, 0], self.directions[before]
+        times, kicks = self.crossed.times[before], self.kicks[before]
+        own, late = kicks[np.arange(len(rows)), rows], x - times
+        free = np.sum(directions * z[rows, :dim], axis=1)
+        z[:, :dim] += (late[:, None] * kicks + self.jumps[before]).T @ directions
         n = min(int(x * parts), parts - 1)
         part = x * parts - n
-        z += self.summed[n] + part / parts * (self.rest[n] + 0.5 * part * (self.rest[n + 1] - self.rest[n]))
+        summed = self.summed[n] + part / parts * (self.rest[n] + 0.5 * part * (self.rest[n + 1] - self.rest[n]))
+        z += summed
+        # ∫‖ẇ + (K + r)/h‖²: the kicks K with ẇ, with each other and with r exactly, since K jumps.
+        both = np.minimum(late[:, None], late) * (rows[:, None] == rows) * (directions @ directions.T)
+        rest = np.sum(directions * summed[rows, :dim], axis=1) - self.rests[before]
+        gained = float(own @ (2 * (free - self.begins[before]) + both @ own + 2 * rest)) / self.length
         return gained + float(self.energy[n] + part * (self.energy[n + 1] - self.energy[n]))
 
 
@@ -149,9 +156,14 @@ def _followed(step: Step, crossed: Crossings, room: np.ndarray, found: Pulls, po
     ):  # fmt: skip
         return None
     done = times <= 1
+    who, times, directions = who[done], times[done], data.directions[lines[done]]
+    n = np.minimum((times * points).astype(int), points - 1)
+    part = (times * points - n)[:, None]
+    grown = rest[n, who] + 0.5 * part * (rest[n + 1, who] - rest[n, who])
+    reached = (summed[n, who] + part / points * grown)[:, : directions.shape[1]]
     return Kicks(
-        Crossings(crossed.pairs[done], times[done]), data.directions[lines[done]], begins[done], kicks[done],
-        jumps[done], rest, summed, _summed(power), length, turned.side, turned_form,
+        Crossings(crossed.pairs[done], times), directions, begins[done], kicks[done], jumps[done], rest, summed,
+        np.sum(directions * reached, axis=1), _summed(power), length, turned.side, turned_form,
     )  # fmt: skip
 
 

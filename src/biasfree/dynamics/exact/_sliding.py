@@ -21,6 +21,7 @@ from biasfree.switching import Settled, from_zero, settle
 
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
+_DEPENDENT = 1e-9  # singular value of some directions below which they do not span one more
 _BRIEF = 0.05  # of the time in which a row moves by its own size, what a group may take to cross a line as one
 
 
@@ -111,7 +112,8 @@ def written(
 ) -> Pattern:
     """A pattern in which row h has these sides and slides; ``everything`` holds it at w = 0."""
     held, dim = np.flatnonzero(sliding & ~np.bool_(everything)), data.directions.shape[1]
-    span = dim if everything else len(held)
+    own = _orthonormal(data.directions[held])
+    span = dim if everything else len(own)
     basis = _with_room(pattern.basis, span)
     sides, spans = pattern.side.copy(), pattern.span.copy()
     others = pattern.slides[:, 0] != h
@@ -120,7 +122,7 @@ def written(
     if held.size and not everything:
         directions = data.directions[held]
         dual = directions if len(held) == 1 else np.ascontiguousarray(np.linalg.pinv(directions).T)
-        basis[h, : len(held)] = _orthonormal(directions)
+        basis[h, :span] = own
     if everything:
         basis[h] = np.eye(dim, basis.shape[1]).T
     sides[h], spans[h] = np.where(sliding, 0.0, side), span
@@ -158,8 +160,11 @@ def _put_on(w: Float[np.ndarray, "dim"], directions: Float[np.ndarray, "some dim
 
 
 def _orthonormal(directions: Float[np.ndarray, "some dim"]) -> Float[np.ndarray, "some dim"]:
-    """A basis of what some lines span."""
-    return directions if len(directions) == 1 else np.linalg.qr(directions.T)[0].T
+    """A basis of what some lines span; of lines in one plane, say, no third vector."""
+    if len(directions) < 2:
+        return directions
+    _, sizes, basis = np.linalg.svd(directions, full_matrices=False)
+    return basis[sizes > _DEPENDENT]
 
 
 def _with_room(basis: Float[np.ndarray, "active room dim"], span: int) -> Float[np.ndarray, "active room dim"]:
