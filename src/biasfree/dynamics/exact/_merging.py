@@ -208,11 +208,11 @@ def alike(
     """
     units, squares = _directions(neurons[which])
     order = np.lexsort((-squares, key[which]))
-    _, keys = np.unique(key[which][order], return_inverse=True)
-    leader = np.empty(len(which), dtype=np.int64)
+    keys = np.unique(key[which][order], return_inverse=True)[1].astype(np.int64)
+    units, leader = np.ascontiguousarray(units[order]), np.empty(len(which), dtype=np.int64)
     engine().biasfree_alike(
-        address(np.ascontiguousarray(units[order])), address(keys.astype(np.int64), np.int64), *units.shape,
-        0.5 * tolerance**2, _MANY, _FEW, address(leader, np.int64),
+        address(units), address(keys, np.int64), *units.shape, 0.5 * tolerance**2, _MANY, _FEW,
+        address(leader, np.int64),
     )  # fmt: skip
     follows = leader != np.arange(len(which))
     together = np.lexsort((order, follows, leader))
