@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biasfree import checks
+from biasfree.datasets._columns import check_column, check_missing, remedy, short, words_after
 from biasfree.datasets._dataset import Dataset
 
 # Slow to import, and needed for tables only.
@@ -70,9 +71,9 @@ def from_table(
     are_classes = len(targets) == 1 and (_holds_words(table[word]) if classes is None else classes)
     for column in table.columns:
         if are_classes and column == word:
-            _check_missing(table[column], short(column), name)
+            check_missing(table[column], short(column), name)
         else:
-            _check_column(table[column], short(column), name, column in targets)
+            check_column(table[column], short(column), name, column in targets, words_after(table, column, word))
     inputs = table.drop(columns=targets)
     notes += _id_like(inputs)
     origin_of_table = {
@@ -109,9 +110,13 @@ def classified(
         given = given.astype(str)
     named, counts = np.unique(given, return_counts=True)
     if len(named) > _MOST_CATEGORIES or counts.max() == 1:
+        import pandas as pd
+
+        words = given.dtype.kind not in "biuf"
+        advice = remedy(pd.Series(given), what, is_target=True) if words else "Predict it as numbers."
         raise ValueError(
-            f"{what} in {name} is not numeric, or asked for as classes, but has {len(named)} different entries "
-            f"in {len(given)} rows. Classes are at most {_MOST_CATEGORIES} and repeat; predict a column of numbers."
+            f"{what} in {name} has {len(named)} different entries in {len(given)} rows ({short(given[0])}, …), and "
+            f"classes are at most {_MOST_CATEGORIES} and repeat. {advice}"
         )
     if len(named) < 2:
         raise ValueError(f"{what} in {name} holds one class only, {short(named[0])!r}; two are the least.")
@@ -179,19 +184,13 @@ def _from_pair(inputs: Any, targets: Any) -> Dataset:
     origin: dict[str, Any] = {"arrays": "inputs and targets"}
     if hasattr(inputs, "columns"):
         for column in inputs.columns:
-            _check_column(inputs[column], short(column), "the inputs", False)
+            check_column(inputs[column], short(column), "the inputs", False)
         origin["columns"] = tuple(map(str, inputs.columns))
         origin["notes"] = tuple(_id_like(inputs.rename(columns=str)))
         inputs = inputs.to_numpy(dtype=np.float64)
     if hasattr(targets, "to_numpy"):
         targets = targets.to_numpy()
     return Dataset(inputs, targets, "data", origin)
-
-
-def short(text: object) -> str:
-    """At most forty characters of it."""
-    shown = str(text)
-    return shown if len(shown) <= 40 else f"{shown[:39]}…"
 
 
 def _targets(target: str | Sequence[str] | None, columns: list[str]) -> list[str]:
@@ -248,9 +247,8 @@ def _one_hot(table: "pd.DataFrame", targets: list[str], name: str, notes: list[s
 
     words = [c for c in table.columns if table[c].dtype.kind not in "biuf" and c not in targets]
     for column in words:
-        missing, count = int(table[column].isna().sum()), table[column].nunique()
-        if missing:
-            raise ValueError(_missing(short(column), name, missing))
+        check_missing(table[column], short(column), name)
+        count = table[column].nunique()
         if count > _MOST_CATEGORIES:
             raise ValueError(
                 f"column {short(column)!r} in {name} has {count} different words, more than {_MOST_CATEGORIES}: it "
@@ -269,43 +267,7 @@ def check_numbers(table: "pd.DataFrame", name: str) -> None:
         raise ValueError(f"{name} has no rows of numbers.")
     _check_repeated(list(table.columns), name)
     for k, column in enumerate(table.columns):
-        _check_column(table.iloc[:, k], short(column), name, False)
-
-
-def _check_column(entries: "pd.Series", column: str, name: str, is_target: bool) -> None:
-    """Raise ValueError unless all entries are numbers; say whether it is words, a stray word, or nothing at all."""
-    import pandas as pd
-
-    if entries.dtype.kind not in "biuf":
-        stray = entries.notna() & pd.to_numeric(entries, errors="coerce").isna()
-        first = int(np.argmax(stray))
-        if stray.any() and stray.mean() < 0.5:
-            raise ValueError(
-                f"column {column!r} in {name} is not numeric in {int(stray.sum())} of {len(entries)} rows (the "
-                f"first is {short(entries.iloc[first])!r} in row {first + 1}). Correct or drop these rows."
-            )
-        shown = ", ".join(short(value) for value in list(dict.fromkeys(entries.dropna().astype(str)))[:3])
-        remedy = (
-            "Predict a column of numbers, or one of words alone as classes."
-            if is_target
-            else 'Let it be encoded with categories="onehot" (--categories onehot), one column of 0 and 1 per word as '
-            "pandas.get_dummies gives, or leave it out with `drop` (--drop)."
-        )
-        raise ValueError(f"column {column!r} in {name} is not numeric ({shown or 'all entries are missing'}). {remedy}")
-    _check_missing(entries, column, name)
-
-
-def _check_missing(entries: "pd.Series", column: str, name: str) -> None:
-    missing = int(entries.isna().sum())
-    if missing:
-        raise ValueError(_missing(column, name, missing))
-
-
-def _missing(column: str, name: str, count: int) -> str:
-    return (
-        f"column {column!r} in {name} has {count} missing or undefined entr{'y' if count == 1 else 'ies'}. Fill them "
-        "in (say, by the column's median) or drop these rows, or leave the column out with `drop` (--drop)."
-    )
+        check_column(table.iloc[:, k], short(column), name, False)
 
 
 def _id_like(inputs: "pd.DataFrame") -> list[str]:
