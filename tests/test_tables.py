@@ -170,3 +170,17 @@ def test_a_packed_bomb_is_refused(tmp_path) -> None:
             stream.write(b"0,0\n" * 250_000)
     with pytest.raises(ValueError, match="not taken for data"):
         load(tmp_path / "d.csv.gz")
+
+
+def test_columns_by_number_dictionaries_and_words_beside_arrays() -> None:
+    array = np.arange(12.0).reshape(4, 3)
+    for target, column in ((-1, 2), (0, 0), ([1], 1)):
+        np.testing.assert_array_equal(as_dataset(array, target).targets, array[:, column])
+    assert as_dataset(array, -1, drop=[-3]).origin["columns"] == ("1",)
+    np.testing.assert_array_equal(as_dataset(pd.DataFrame(array), 1).targets, array[:, 1])
+    table = {"a": [1.0, 2.0, 3.0], "b": [1.0, 0.0, 1.0], "y": [1.0, 2.0, 4.0]}
+    assert as_dataset(table, "y").origin["columns"] == ("a", "b")
+    found = as_dataset((array, np.array(["no", "yes", "no", "yes"])))
+    assert found.classes == ("no", "yes")
+    # Several names in one string, as on the command line.
+    assert as_dataset(table, ["a,y"]).outputs == 2

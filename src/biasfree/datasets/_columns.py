@@ -22,8 +22,15 @@ def short(text: object) -> str:
     return shown if len(shown) <= 40 else f"{shown[:39]}…"
 
 
-def check_column(entries: "pd.Series", column: str, name: str, is_target: bool, others: Sequence[str] = ()) -> None:
-    """Raise ValueError unless all entries are numbers; say whether it is words, a stray word, or nothing at all."""
+def check_column(entries: "pd.Series", column: str, name: str, is_target: bool, words: Sequence[str] = ()) -> None:
+    """Raise ValueError unless all entries are numbers; say whether it is words, a stray word, or nothing at all.
+
+    Args:
+        entries, column: the column and its name.
+        name: of the table.
+        is_target: whether it is to be predicted.
+        words: all input columns that are not numeric, to be named together.
+    """
     import pandas as pd
 
     if entries.dtype.kind not in "biuf":
@@ -36,6 +43,7 @@ def check_column(entries: "pd.Series", column: str, name: str, is_target: bool, 
             )
         shown = ", ".join(short(value) for value in list(dict.fromkeys(entries.dropna().astype(str)))[:3])
         advice = remedy(entries, column, is_target)
+        others = [short(each) for each in words if short(each) != column]
         more = f" Not numeric either: {', '.join(others[:8])}{', …' if len(others) > 8 else ''}." if others else ""
         shown = shown or "all entries are missing"
         raise ValueError(f"column {column!r} in {name} is not numeric ({shown}). {advice}{more}")
@@ -50,12 +58,6 @@ def check_missing(entries: "pd.Series", column: str, name: str) -> None:
             f"column {column!r} in {name} has {count} missing or undefined entr{'y' if count == 1 else 'ies'}. Fill "
             "them in (say, by the column's median) or drop these rows, or leave the column out with `drop` (--drop)."
         )
-
-
-def words_after(table: "pd.DataFrame", column: str, target: str) -> list[str]:
-    """Inputs behind a column that are not numeric either: one message for all of them."""
-    behind = list(table.columns)[list(table.columns).index(column) + 1 :]
-    return [short(c) for c in behind if c != target and table[c].dtype.kind not in "biuf"]
 
 
 def remedy(entries: "pd.Series", column: str, is_target: bool = False) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biasfree import checks
-from biasfree.datasets._columns import check_column, check_missing, remedy, short, words_after
+from biasfree.datasets._columns import check_column, check_missing, remedy, short
 from biasfree.datasets._dataset import Dataset
 
 # Slow to import, and needed for tables only.
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 _ID_NAMES = ("id", "index", "row", "rownumber", "row_number", "rowid", "uuid", "key", "no", "nr")
 _MOST_CATEGORIES = 100
+# One column or several, by name or, of tables without names, by number.
+Columns = str | int | Sequence[str | int]
 
 
 def from_table(
     table: "pd.DataFrame",
-    target: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] = (),
+    target: Columns | None = None,
+    drop: Columns = (),
     categories: str | None = None,
     name: str = "table",
     origin: dict[str, Any] | None = None,
@@ -69,11 +71,12 @@ def from_table(
         table = _one_hot(table, targets, name, notes)
     word = targets[0]
     are_classes = len(targets) == 1 and (_holds_words(table[word]) if classes is None else classes)
+    words = [c for c, kind in table.dtypes.items() if kind.kind not in "biuf" and c not in targets]
     for column in table.columns:
         if are_classes and column == word:
             check_missing(table[column], short(column), name)
         else:
-            check_column(table[column], short(column), name, column in targets, words_after(table, column, word))
+            check_column(table[column], short(column), name, column in targets, words)
     inputs = table.drop(columns=targets)
     notes += _id_like(inputs)
     origin_of_table = {
@@ -128,8 +131,8 @@ def classified(
 
 def as_dataset(
     data: Any,
-    target: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] = (),
+    target: Columns | None = None,
+    drop: Columns = (),
     *,
     sep: str | None = None,
     decimal: str | None = None,
@@ -138,7 +141,8 @@ def as_dataset(
     """A data set from what a user has: a ``Dataset``, a DataFrame, a path, a pair (inputs, targets) or one array.
 
     Args:
-        data: of an array with two axes the last column is the target, or the column whose number ``target`` gives.
+        data: of an array with two axes the last column is the target, or the column whose number ``target`` gives;
+            a dictionary of columns is a table. Targets of a pair may be words, which are classes.
         target, drop, categories: as of ``from_table``; columns of arrays are called "0", "1", ….
         sep, decimal: of text files, found out by default.
 
@@ -154,10 +158,14 @@ def as_dataset(
 
     if isinstance(data, (str, os.PathLike)):
         return load(data, target, drop, sep=sep, decimal=decimal, categories=categories)
+    if isinstance(data, dict):
+        import pandas as pd
+
+        data = pd.DataFrame(data)
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         return from_table(data, target, drop, categories, "table")
-    asked = {"target": target, "drop": drop, "categories": categories}
-    given = [name for name, value in asked.items() if value is not None and len(value)]
+    asked = {"target": _asked(target), "drop": _asked(drop), "categories": categories}
+    given = [name for name, value in asked.items() if value]
     if isinstance(data, Dataset):
         if given:
             raise ValueError(f"{given[0]} names columns of a table, and {data.name} is a data set already.")
@@ -175,8 +183,15 @@ def as_dataset(
     import pandas as pd
 
     table = pd.DataFrame(array).rename(columns=str)
-    wanted = [str(array.shape[1] - 1)] if target is None else target
-    return from_table(table, wanted, drop, categories, "array")
+    last = array.shape[1] - 1
+    wanted = [last] if target is None else _counted(target, last)
+    return from_table(table, wanted, _counted(drop, last), categories, "array")
+
+
+def _counted(columns: Columns, last: int) -> list[str | int]:
+    """Numbers below zero count from the last column."""
+    listed = [columns] if isinstance(columns, (str, int)) else list(columns)
+    return [last + 1 + each if isinstance(each, int) and each < 0 else each for each in listed]
 
 
 def _from_pair(inputs: Any, targets: Any) -> Dataset:
@@ -190,15 +205,18 @@ def _from_pair(inputs: Any, targets: Any) -> Dataset:
         inputs = inputs.to_numpy(dtype=np.float64)
     if hasattr(targets, "to_numpy"):
         targets = targets.to_numpy()
+    given = np.asarray(targets)
+    if given.ndim == 1 and given.dtype.kind in "USO" and all(isinstance(each, str) for each in given):
+        return classified(checks.numeric(inputs, "inputs"), given, "the target", "data", origin, "data")
     return Dataset(inputs, targets, "data", origin)
 
 
-def _targets(target: str | Sequence[str] | None, columns: list[str]) -> list[str]:
+def _targets(target: Columns | None, columns: list[str]) -> list[str]:
     """The columns to predict: one, several, or several in one string, separated by commas; none if not said."""
-    if isinstance(target, str):
-        parts = [part.strip() for part in target.split(",")]
-        return parts if target not in columns and len(parts) > 1 and len(set(parts)) == len(parts) else [target]
     names = _asked(target)
+    if len(names) == 1:
+        parts = [part.strip() for part in names[0].split(",")]
+        return parts if names[0] not in columns and len(parts) > 1 and len(set(parts)) == len(parts) else names
     if target is not None and (not names or len(set(names)) < len(names)):
         raise ValueError(f"target must name different columns, at least one, got {names}.")
     return names
@@ -214,10 +232,10 @@ def _holds_words(entries: "pd.Series") -> bool:
     return bool(words.mean() >= 0.5)
 
 
-def _asked(names: str | Sequence[str] | None) -> list[str]:
+def _asked(names: Columns | None) -> list[str]:
     if names is None:
         return []
-    return [names] if isinstance(names, str) else [str(name) for name in names]
+    return [str(names)] if isinstance(names, (str, int)) else [str(name) for name in names]
 
 
 def _check_names(table: "pd.DataFrame", wanted: list[str], left_out: list[str], name: str) -> None:
