@@ -10,8 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-# Entries looked at; the share of them that must agree.
-_MOST, _AGREE = 200, 0.9
+# Entries looked at, characters of each, and the share of entries that must agree.
+_MOST, _LONGEST, _AGREE = 200, 40, 0.9
 _SIGNS = re.compile(r"[$€£¥%\s'’_]|(?<=\d)[.,](?=\d{3}\b)")
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}|\d:\d\d|\b(19|20)\d\d\b")
 
@@ -73,7 +73,7 @@ def remedy(entries: "pd.Series", column: str, is_target: bool = False) -> str:
     'These are numbers with signs around them: remove all but digits, the sign and the decimal point.'
     """
     known = entries.dropna()
-    some = [str(value).strip() for value in known.iloc[:_MOST]]
+    some = [str(value)[:_LONGEST].strip() for value in known.iloc[:_MOST]]
     if known.dtype.kind in "mM" or _dates(some):
         numbers = "These are dates or times: turn them into numbers that mean something, such as days since the first"
         return f"{numbers}{'' if is_target else f', or leave it out with `drop` (--drop {column})'}."
