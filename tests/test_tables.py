@@ -109,6 +109,8 @@ def test_categories_by_one_hot_on_request() -> None:
     names = FRAME.loc[FRAME.index.repeat(20)].assign(who=[f"name {i}" for i in range(160)])
     with pytest.raises(ValueError, match=r"160 different words.*--drop"):
         from_table(names, "price", categories="onehot")
+    with pytest.raises(ValueError, match=r"names or free text: leave it out with `drop` \(--drop who\)"):
+        from_table(names, "price")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,15 @@ def test_categories_by_one_hot_on_request() -> None:
         (FRAME, {"target": "price", "drop": ["size", "age"]}, "no input column"),
         (FRAME.assign(price=list("abcdefgh")), {"target": "price"}, "8 different entries in 8 rows"),
         (FRAME.iloc[:0], {"target": "price"}, "no rows"),
+        (FRAME.assign(day=pd.date_range("2020-01-01", periods=8)), {"target": "price"}, "dates or times.*--drop day"),
+        (FRAME.assign(day=[f"{k}.3.2021" for k in range(1, 9)]), {"target": "price"}, "dates or times.*--drop day"),
+        (FRAME.assign(rate=[f"{k}.5%" for k in range(8)]), {"target": "price"}, "numbers with signs around them"),
+        (FRAME.assign(price=[f"$1,{k}00" for k in range(8)]), {"target": "price"}, "numbers with signs around them"),
+        (
+            FRAME.assign(a=list("xyxyxyxy"), b=list("uvuvuvuv")),
+            {"target": "price"},
+            "'a'.*onehot.*Not numeric either: b",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_table_is_said(table, options, sentence) -> None:
@@ -159,3 +170,17 @@ def test_a_packed_bomb_is_refused(tmp_path) -> None:
             stream.write(b"0,0\n" * 250_000)
     with pytest.raises(ValueError, match="not taken for data"):
         load(tmp_path / "d.csv.gz")
+
+
+def test_columns_by_number_dictionaries_and_words_beside_arrays() -> None:
+    array = np.arange(12.0).reshape(4, 3)
+    for target, column in ((-1, 2), (0, 0), ([1], 1)):
+        np.testing.assert_array_equal(as_dataset(array, target).targets, array[:, column])
+    assert as_dataset(array, -1, drop=[-3]).origin["columns"] == ("1",)
+    np.testing.assert_array_equal(as_dataset(pd.DataFrame(array), 1).targets, array[:, 1])
+    table = {"a": [1.0, 2.0, 3.0], "b": [1.0, 0.0, 1.0], "y": [1.0, 2.0, 4.0]}
+    assert as_dataset(table, "y").origin["columns"] == ("a", "b")
+    found = as_dataset((array, np.array(["no", "yes", "no", "yes"])))
+    assert found.classes == ("no", "yes")
+    # Several names in one string, as on the command line.
+    assert as_dataset(table, ["a,y"]).outputs == 2

@@ -16,6 +16,8 @@ def writable(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
         raise ValueError(f"{target} must end in {' or '.join(suffixes)}.")
     if target.is_dir():
         raise ValueError(f"cannot write {target}: it is a folder. Name a file in it.")
+    if target.parent.is_file():
+        raise ValueError(f"cannot write {target}: {target.parent} is a file, not a folder. Choose another place.")
     if not target.parent.is_dir():
         raise ValueError(f"cannot write {target}: the folder {target.parent} does not exist. Create it first.")
     if not os.access(target if target.exists() else target.parent, os.W_OK):

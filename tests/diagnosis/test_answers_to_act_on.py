@@ -72,6 +72,34 @@ def test_linear_on_samples_in_a_half_space_but_not_as_a_function() -> None:
     assert "not as a function" in found.headline
 
 
+def test_what_is_learned_late_is_not_called_rest() -> None:
+    """A column a thousand times larger than the others is learned first, and linear regression is not reached."""
+    rng = np.random.default_rng(0)
+    inputs = np.column_stack([rng.uniform(900, 1000, 40), rng.normal(size=(40, 2))])
+    found = bf.diagnose((inputs, 3 * inputs[:, 1] + 5.0), width=20, seeds=1, simulate=False)
+    assert found.verdict == "linear"
+    assert "linear on these samples, up to " in found.headline
+    assert "where the look ahead ends" in str(found)
+    assert "comes to rest" not in str(found)
+
+
+def test_one_sample_bends_at_its_mirror_image_alone() -> None:
+    found = bf.diagnose((np.ones((1, 3)), [2.0]), width=20, seeds=1, simulate=False)
+    assert found.verdict == "nonlinear"
+    assert "at x and −x its outputs bend by up to 50%" in found.headline
+
+
+def test_starts_that_are_not_small_and_numbers_too_small_are_said() -> None:
+    inputs = np.random.default_rng(0).normal(size=(20, 2))
+    targets = inputs @ [1.0, 2.0]
+    large = bf.diagnose((inputs, 1e-7 * targets), width=20, seeds=1, simulate=False)
+    assert "The start is not small" in str(large)
+    small = bf.diagnose((inputs, targets), width=20, seeds=1, simulate=False)
+    assert "The start is not small" not in str(small)
+    with pytest.raises(ValueError, match=r"targets reach .* whose powers vanish"):
+        bf.diagnose((inputs, 1e-200 * targets), simulate=False)
+
+
 def test_a_loss_of_zero_is_not_called_out_of_reach() -> None:
     told = str(diagnose((INPUTS, INPUTS @ WEIGHTS + np.abs(INPUTS[:, 0])), **QUICK))
     assert "below loss 0" not in told
@@ -261,6 +289,14 @@ def test_what_cannot_be_drawn_is_said_before_the_work_or_after_the_answer(tmp_pa
     done = invoke(*words, "--animate", str(tmp_path / "run.mp4"))
     assert "MP4 needs the program ffmpeg" in str(done.exception)
     assert "Will a bias-free network" not in done.output
+
+
+def test_a_file_is_no_folder_to_write_to(tmp_path) -> None:
+    from biasfree import files
+
+    (tmp_path / "there.csv").write_text("a\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"there\.csv is a file, not a folder"):
+        files.writable(tmp_path / "there.csv" / "x.json", (".json",))
 
 
 def test_reproduce_into_a_file_is_a_sentence(tmp_path, monkeypatch, capsys) -> None:

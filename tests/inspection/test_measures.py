@@ -157,6 +157,26 @@ def test_large_maps_go_by_their_square_with_a_stated_resolution(monkeypatch) -> 
         np.testing.assert_allclose(given_matrix @ right[:, :3], left[:, :3] * found[:3], atol=1e-7)
 
 
+@pytest.mark.parametrize("kind", ["symmetric", "sparse", "sparse and symmetric", "sparse and wide"])
+def test_structure_of_large_maps_changes_no_singular_value(kind, monkeypatch) -> None:
+    from biasfree.inspection import _local_maps
+
+    monkeypatch.setattr(_local_maps, "_BY_SQUARE", 10)
+    # A start of ones would never see odd eigenvectors; these come in pairs of opposite sign as well.
+    matrix = rng.normal(size=(80, 120 if kind.endswith("wide") else 80))
+    if kind.startswith("sparse"):
+        matrix = np.where(np.abs(np.subtract.outer(np.arange(80), np.arange(matrix.shape[1]))) < 3, matrix, 0.0)
+    if kind.endswith("symmetric"):
+        matrix = matrix + matrix.T
+        matrix = matrix - matrix[::-1, ::-1]
+    found, resolution, left, right = decomposed(matrix)
+    values = np.linalg.svd(matrix, compute_uv=False)
+    assert bool(resolution < 1e-12 * values[0]) is kind.endswith("symmetric")
+    np.testing.assert_allclose(found, values, atol=2 * resolution)
+    np.testing.assert_allclose(matrix @ right, left * values[: right.shape[1]], atol=1e-7 * values[0])
+    np.testing.assert_allclose(right.T @ right, np.eye(right.shape[1]), atol=1e-9)
+
+
 def test_activation_patterns_against_signs() -> None:
     network = bf.Network.init([3, 7, 5, 1], 0.0, 2.0, 1)
     x = np.abs(rng.normal(size=(30, 3)))

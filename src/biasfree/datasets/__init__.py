@@ -15,10 +15,11 @@ from biasfree.datasets._generators import (
     wine,
     xor,
 )
-from biasfree.datasets._tables import as_dataset, from_table
+from biasfree.datasets._tables import Columns, as_dataset, from_table
 
 __all__ = [
     "BUILTIN",
+    "Columns",
     "Dataset",
     "as_dataset",
     "builtin",

@@ -2,7 +2,6 @@
 
 import os
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from biasfree import checks, files
 from biasfree.datasets._dataset import Dataset
-from biasfree.datasets._tables import check_numbers, classified, from_table
+from biasfree.datasets._tables import Columns, check_numbers, classified, from_table
 from biasfree.datasets._text import LARGE, PACKED, Source, read_text
 
 # Slow to import, and needed for files only.
@@ -24,8 +23,8 @@ _SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".npz", ".parquet")
 class _Asked(NamedTuple):
     """What is wanted of a table."""
 
-    target: str | Sequence[str] | None
-    drop: str | Sequence[str]
+    target: Columns | None
+    drop: Columns
     sep: str | None
     decimal: str | None
     categories: str | None
@@ -34,8 +33,8 @@ class _Asked(NamedTuple):
 
 def load(
     path: str | os.PathLike[str],
-    target: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] = (),
+    target: Columns | None = None,
+    drop: Columns = (),
     *,
     sep: str | None = None,
     decimal: str | None = None,
@@ -90,8 +89,8 @@ def load_inputs(path: str | os.PathLike[str]) -> "pd.DataFrame":
 def read(
     content: bytes,
     name: str,
-    target: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] = (),
+    target: Columns | None = None,
+    drop: Columns = (),
     *,
     sep: str | None = None,
     decimal: str | None = None,
@@ -135,7 +134,7 @@ def _read(source: Source, asked: _Asked) -> Dataset:
 
 
 def _from_arrays(arrays: dict[str, np.ndarray], asked: _Asked, source: Source, origin: dict[str, Any]) -> Dataset:
-    if len(asked.drop) or asked.categories or not (asked.target is None or isinstance(asked.target, str)):
+    if asked.drop not in ((), []) or asked.categories or not (asked.target is None or isinstance(asked.target, str)):
         raise ValueError(
             f"{source.name} holds arrays 'inputs' and targets, not a table: its columns have no names. Leave drop and "
             "categories out, and name one array as target."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biasfree import checks
+from biasfree.datasets._columns import check_column, check_missing, remedy, short
 from biasfree.datasets._dataset import Dataset
 
 # Slow to import, and needed for tables only.
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
 _ID_NAMES = ("id", "index", "row", "rownumber", "row_number", "rowid", "uuid", "key", "no", "nr")
 _MOST_CATEGORIES = 100
+# One column or several, by name or, of tables without names, by number.
+Columns = str | int | Sequence[str | int]
 
 
 def from_table(
     table: "pd.DataFrame",
-    target: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] = (),
+    target: Columns | None = None,
+    drop: Columns = (),
     categories: str | None = None,
     name: str = "table",
     origin: dict[str, Any] | None = None,
@@ -68,11 +71,12 @@ def from_table(
         table = _one_hot(table, targets, name, notes)
     word = targets[0]
     are_classes = len(targets) == 1 and (_holds_words(table[word]) if classes is None else classes)
+    words = [c for c, kind in table.dtypes.items() if kind.kind not in "biuf" and c not in targets]
     for column in table.columns:
         if are_classes and column == word:
-            _check_missing(table[column], short(column), name)
+            check_missing(table[column], short(column), name)
         else:
-            _check_column(table[column], short(column), name, column in targets)
+            check_column(table[column], short(column), name, column in targets, words)
     inputs = table.drop(columns=targets)
     notes += _id_like(inputs)
     origin_of_table = {
@@ -109,9 +113,13 @@ def classified(
         given = given.astype(str)
     named, counts = np.unique(given, return_counts=True)
     if len(named) > _MOST_CATEGORIES or counts.max() == 1:
+        import pandas as pd
+
+        words = given.dtype.kind not in "biuf"
+        advice = remedy(pd.Series(given), what, is_target=True) if words else "Predict it as numbers."
         raise ValueError(
-            f"{what} in {name} is not numeric, or asked for as classes, but has {len(named)} different entries "
-            f"in {len(given)} rows. Classes are at most {_MOST_CATEGORIES} and repeat; predict a column of numbers."
+            f"{what} in {name} has {len(named)} different entries in {len(given)} rows ({short(given[0])}, …), and "
+            f"classes are at most {_MOST_CATEGORIES} and repeat. {advice}"
         )
     if len(named) < 2:
         raise ValueError(f"{what} in {name} holds one class only, {short(named[0])!r}; two are the least.")
@@ -123,8 +131,8 @@ def classified(
 
 def as_dataset(
     data: Any,
-    target: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] = (),
+    target: Columns | None = None,
+    drop: Columns = (),
     *,
     sep: str | None = None,
     decimal: str | None = None,
@@ -133,7 +141,8 @@ def as_dataset(
     """A data set from what a user has: a ``Dataset``, a DataFrame, a path, a pair (inputs, targets) or one array.
 
     Args:
-        data: of an array with two axes the last column is the target, or the column whose number ``target`` gives.
+        data: of an array with two axes the last column is the target, or the column whose number ``target`` gives;
+            a dictionary of columns is a table. Targets of a pair may be words, which are classes.
         target, drop, categories: as of ``from_table``; columns of arrays are called "0", "1", ….
         sep, decimal: of text files, found out by default.
 
@@ -149,10 +158,14 @@ def as_dataset(
 
     if isinstance(data, (str, os.PathLike)):
         return load(data, target, drop, sep=sep, decimal=decimal, categories=categories)
+    if isinstance(data, dict):
+        import pandas as pd
+
+        data = pd.DataFrame(data)
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         return from_table(data, target, drop, categories, "table")
-    asked = {"target": target, "drop": drop, "categories": categories}
-    given = [name for name, value in asked.items() if value is not None and len(value)]
+    asked = {"target": _asked(target), "drop": _asked(drop), "categories": categories}
+    given = [name for name, value in asked.items() if value]
     if isinstance(data, Dataset):
         if given:
             raise ValueError(f"{given[0]} names columns of a table, and {data.name} is a data set already.")
@@ -170,8 +183,15 @@ def as_dataset(
     import pandas as pd
 
     table = pd.DataFrame(array).rename(columns=str)
-    wanted = [str(array.shape[1] - 1)] if target is None else target
-    return from_table(table, wanted, drop, categories, "array")
+    last = array.shape[1] - 1
+    wanted = [last] if target is None else _counted(target, last)
+    return from_table(table, wanted, _counted(drop, last), categories, "array")
+
+
+def _counted(columns: Columns, last: int) -> list[str | int]:
+    """Numbers below zero count from the last column."""
+    listed = [columns] if isinstance(columns, (str, int)) else list(columns)
+    return [last + 1 + each if isinstance(each, int) and each < 0 else each for each in listed]
 
 
 def _from_pair(inputs: Any, targets: Any) -> Dataset:
@@ -179,27 +199,24 @@ def _from_pair(inputs: Any, targets: Any) -> Dataset:
     origin: dict[str, Any] = {"arrays": "inputs and targets"}
     if hasattr(inputs, "columns"):
         for column in inputs.columns:
-            _check_column(inputs[column], short(column), "the inputs", False)
+            check_column(inputs[column], short(column), "the inputs", False)
         origin["columns"] = tuple(map(str, inputs.columns))
         origin["notes"] = tuple(_id_like(inputs.rename(columns=str)))
         inputs = inputs.to_numpy(dtype=np.float64)
     if hasattr(targets, "to_numpy"):
         targets = targets.to_numpy()
+    given = np.asarray(targets)
+    if given.ndim == 1 and given.dtype.kind in "USO" and all(isinstance(each, str) for each in given):
+        return classified(checks.numeric(inputs, "inputs"), given, "the target", "data", origin, "data")
     return Dataset(inputs, targets, "data", origin)
 
 
-def short(text: object) -> str:
-    """At most forty characters of it."""
-    shown = str(text)
-    return shown if len(shown) <= 40 else f"{shown[:39]}…"
-
-
-def _targets(target: str | Sequence[str] | None, columns: list[str]) -> list[str]:
+def _targets(target: Columns | None, columns: list[str]) -> list[str]:
     """The columns to predict: one, several, or several in one string, separated by commas; none if not said."""
-    if isinstance(target, str):
-        parts = [part.strip() for part in target.split(",")]
-        return parts if target not in columns and len(parts) > 1 and len(set(parts)) == len(parts) else [target]
     names = _asked(target)
+    if len(names) == 1:
+        parts = [part.strip() for part in names[0].split(",")]
+        return parts if names[0] not in columns and len(parts) > 1 and len(set(parts)) == len(parts) else names
     if target is not None and (not names or len(set(names)) < len(names)):
         raise ValueError(f"target must name different columns, at least one, got {names}.")
     return names
@@ -215,10 +232,10 @@ def _holds_words(entries: "pd.Series") -> bool:
     return bool(words.mean() >= 0.5)
 
 
-def _asked(names: str | Sequence[str] | None) -> list[str]:
+def _asked(names: Columns | None) -> list[str]:
     if names is None:
         return []
-    return [names] if isinstance(names, str) else [str(name) for name in names]
+    return [str(names)] if isinstance(names, (str, int)) else [str(name) for name in names]
 
 
 def _check_names(table: "pd.DataFrame", wanted: list[str], left_out: list[str], name: str) -> None:
@@ -248,9 +265,8 @@ def _one_hot(table: "pd.DataFrame", targets: list[str], name: str, notes: list[s
 
     words = [c for c in table.columns if table[c].dtype.kind not in "biuf" and c not in targets]
     for column in words:
-        missing, count = int(table[column].isna().sum()), table[column].nunique()
-        if missing:
-            raise ValueError(_missing(short(column), name, missing))
+        check_missing(table[column], short(column), name)
+        count = table[column].nunique()
         if count > _MOST_CATEGORIES:
             raise ValueError(
                 f"column {short(column)!r} in {name} has {count} different words, more than {_MOST_CATEGORIES}: it "
@@ -269,43 +285,7 @@ def check_numbers(table: "pd.DataFrame", name: str) -> None:
         raise ValueError(f"{name} has no rows of numbers.")
     _check_repeated(list(table.columns), name)
     for k, column in enumerate(table.columns):
-        _check_column(table.iloc[:, k], short(column), name, False)
-
-
-def _check_column(entries: "pd.Series", column: str, name: str, is_target: bool) -> None:
-    """Raise ValueError unless all entries are numbers; say whether it is words, a stray word, or nothing at all."""
-    import pandas as pd
-
-    if entries.dtype.kind not in "biuf":
-        stray = entries.notna() & pd.to_numeric(entries, errors="coerce").isna()
-        first = int(np.argmax(stray))
-        if stray.any() and stray.mean() < 0.5:
-            raise ValueError(
-                f"column {column!r} in {name} is not numeric in {int(stray.sum())} of {len(entries)} rows (the "
-                f"first is {short(entries.iloc[first])!r} in row {first + 1}). Correct or drop these rows."
-            )
-        shown = ", ".join(short(value) for value in list(dict.fromkeys(entries.dropna().astype(str)))[:3])
-        remedy = (
-            "Predict a column of numbers, or one of words alone as classes."
-            if is_target
-            else 'Let it be encoded with categories="onehot" (--categories onehot), one column of 0 and 1 per word as '
-            "pandas.get_dummies gives, or leave it out with `drop` (--drop)."
-        )
-        raise ValueError(f"column {column!r} in {name} is not numeric ({shown or 'all entries are missing'}). {remedy}")
-    _check_missing(entries, column, name)
-
-
-def _check_missing(entries: "pd.Series", column: str, name: str) -> None:
-    missing = int(entries.isna().sum())
-    if missing:
-        raise ValueError(_missing(column, name, missing))
-
-
-def _missing(column: str, name: str, count: int) -> str:
-    return (
-        f"column {column!r} in {name} has {count} missing or undefined entr{'y' if count == 1 else 'ies'}. Fill them "
-        "in (say, by the column's median) or drop these rows, or leave the column out with `drop` (--drop)."
-    )
+        check_column(table.iloc[:, k], short(column), name, False)
 
 
 def _id_like(inputs: "pd.DataFrame") -> list[str]:

@@ -1,13 +1,13 @@
 """The title's question for the user's own data: will a bias-free ReLU network be effectively linear on it?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from biasfree import checks, theory
-from biasfree.datasets import Dataset, as_dataset
+from biasfree.datasets import Columns, Dataset, as_dataset
 from biasfree.diagnosis import _course, _forecast
 from biasfree.diagnosis._baselines import MOST_LABELS, Baselines, baselines
 from biasfree.diagnosis._deep import deep_check, deep_forecast, soonest
@@ -29,7 +29,7 @@ from biasfree.diagnosis._several_early import pulled
 from biasfree.diagnosis._several_forecast import several_forecast
 from biasfree.diagnosis._stages import Stage, stages
 from biasfree.diagnosis._targets import LOSSES, decided
-from biasfree.diagnosis._treatment import Treated, treat
+from biasfree.diagnosis._treatment import Treated, on_start, treat
 from biasfree.diagnosis._watch import Watch
 from biasfree.networks import Network
 
@@ -71,8 +71,8 @@ def diagnose(
     seeds: int = 3,
     *,
     first_seed: int = 0,
-    target: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] = (),
+    target: Columns | None = None,
+    drop: Columns = (),
     sep: str | None = None,
     decimal: str | None = None,
     categories: str | None = None,
@@ -127,7 +127,7 @@ def diagnose(
     found, stopped = _begun(asked, treated, watch), None
     widths = [treated.dataset.dim, *[asked.width] * (depth - 1), treated.dataset.outputs]
     starts = [Network.init(widths, asked.slope, init_scale, first_seed + number) for number in range(asked.seeds)]
-    notes += treated.notes
+    notes += (*treated.notes, *on_start(starts[0], treated.dataset, chosen))
     try:
         _structure(asked, treated.dataset, found, watch)
         if depth == 2:

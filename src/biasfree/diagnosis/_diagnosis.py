@@ -131,7 +131,8 @@ class Diagnosis(Answer):
         if self.verdict == "linear":
             told = f"linear: {network} will be linear on these samples, "
             exact = lead.how in ("exact", "Appendix F")
-            told += "equivalent to a linear network throughout" if exact else f"up to {bent} of its outputs"
+            limit = "up to rounding" if float(samples) < 1e-9 else f"up to {bent} of its outputs"
+            told += "equivalent to a linear network throughout" if exact else limit
         elif self.verdict == "linear until":
             leaving = sum(f.departure_time is not None for f in self.forecasts)
             some = "" if leaving == len(self.forecasts) else f" ({leaving} of {len(self.forecasts)} starts leave)"
@@ -142,10 +143,10 @@ class Diagnosis(Answer):
         elif self.verdict == "several linear networks":
             return f"several linear networks: {network} acts as {self.count}, each on samples of its own"
         else:
-            return (
-                f"nonlinear: {network} does not sit at the linear solution of these data; on the samples its outputs "
-                f"bend by up to {bent}"
-            )
+            where = f"on the samples its outputs bend by up to {bent}"
+            if lead.reading.void:
+                where = f"at x and −x its outputs bend by up to {float(function):.0%} (on so few samples nothing bends)"
+            return f"nonlinear: {network} does not sit at the linear solution of these data; {where}"
         if float(function) > _course.LINEAR >= float(samples):
             told += (
                 f" (not as a function: at mirror images −x, which these data lack, it bends by {float(function):.0%})"

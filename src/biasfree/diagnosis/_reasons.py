@@ -150,7 +150,8 @@ def _suffices(facts: Facts) -> Reason | None:
     left = facts.baselines.plain.loss / facts.levels.first if facts.levels.first else 0.0
     if left > BELOW:
         return None
-    explained = "every label" if facts.baselines.plain.separates else f"all but {100 * left:.2g}% of the loss"
+    loss = "all of the loss" if left < 1e-6 else f"all but {100 * left:.2g}% of the loss"
+    explained = "every label" if facts.baselines.plain.separates else loss
     return Reason(
         "a linear map suffices",
         left,
@@ -172,7 +173,7 @@ def _asymmetry(facts: Facts, linear: bool) -> Reason | None:
         "directions) with the half of the samples that it sees"
     )
     if linear:
-        bends = f"{100 * facts.nonlinearity:.2g}%"
+        bends = "rounding" if facts.nonlinearity < 1e-9 else f"{100 * facts.nonlinearity:.2g}%"
         told += f", which bends the outputs by no more than {bends}; up to {LINEAR:.0%} count as linear"
     return Reason("asymmetry", amount, told)
 

@@ -212,11 +212,23 @@ def _waits(found: "Diagnosis") -> list[str]:
     sentences = [f"the loss waits at {'; '.join(told + more)}{where}"] if told else []
     if len(left) < len(waits):
         last = len(waits) - 1
-        sentences.append(
-            f"it comes to rest near {about(last, 'level')}: nine tenths of the last fall are made by t ≈ "
-            f"{about(last, 'begin')}{where}"
-        )
+        level, begin = about(last, "level"), about(last, "begin")
+        if _more_to_learn(found, waits[last].level):
+            sentences.append(
+                f"it is near {level} from t ≈ {begin} to t ≈ {found.forecasts[0].until:.3g}, where the look ahead "
+                f"ends{where}; what a linear map gains beyond that lies in directions of small inputs, learned late"
+            )
+        else:
+            sentences.append(
+                f"it comes to rest near {level}: nine tenths of the last fall are made by t ≈ {begin}{where}"
+            )
     return sentences
+
+
+def _more_to_learn(found: "Diagnosis", level: float) -> bool:
+    """Whether a network that is linear on the samples is still above the least loss of a linear map."""
+    gain = found.gain
+    return found.verdict == "linear" and gain is not None and level > found.baselines.plain.loss + 0.01 * gain.first
 
 
 def _floor(found: "Diagnosis") -> list[str]:

@@ -7,11 +7,14 @@ import numpy as np
 from biasfree import theory
 from biasfree.datasets import Dataset
 from biasfree.diagnosis._sampling import part, shuffled
+from biasfree.networks import Network
 
 # Columns whose sizes differ by more than this are learned one long after the other.
 _WILD = 100.0
 # Fourth powers of the data are formed.
-_LARGEST = 1e50
+_LARGEST, _SMALLEST = 1e50, 1e-50
+# Outputs of a start beyond this share of the targets are not small.
+_NOT_SMALL = 0.1
 # So few different whole numbers are probably classes.
 _CLASSES = 10
 
@@ -63,6 +66,9 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float
         notes.extend(_on_targets(targets))
     if not inputs.any():
         raise ValueError("all inputs are zero: a network without biases gives 0 on every sample.")
+    for array, name in ((inputs, "inputs"), (targets, "targets")):
+        if (size := float(np.abs(array).max())) < _SMALLEST:
+            raise ValueError(f"the {name} reach {size:.2g} only, whose powers vanish in floating point: rescale them.")
     # Large tables are not copied where nothing changes.
     labelled = dataset if targets is dataset.targets else Dataset(inputs, targets, dataset.name, dataset.origin)
     kept, held = _split(labelled, holdout, notes)
@@ -85,6 +91,20 @@ def treat(dataset: Dataset, loss: str, standardise: bool = False, holdout: float
         None if held is None or aside is None else Dataset(aside, held.targets, held.name, held.origin, held.classes)
     )
     return Treated(treated, other, (*notes, *_remarks(treated, standardise)))
+
+
+def on_start(start: Network, data: Dataset, loss: str) -> list[str]:
+    """A sentence where a start is not small beside what is to be learned."""
+    rows = slice(0, 1000)
+    outputs, targets = np.asarray(start(data.inputs[rows])), data.targets[rows]
+    wanted = float(np.sqrt(np.mean(targets**2))) if loss == "square" else 1.0
+    share = float(np.sqrt(np.mean(outputs**2))) / wanted if wanted else 0.0
+    if share <= _NOT_SMALL:
+        return []
+    return [
+        f"The start is not small: its outputs are {share:.2g} of the size of what is to be learned. All that is said "
+        "here is of small starts; take a smaller init scale, or measure the target in smaller units."
+    ]
 
 
 def _split(data: Dataset, holdout: float, notes: list[str]) -> tuple[Dataset, Dataset | None]:

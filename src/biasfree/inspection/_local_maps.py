@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
@@ -127,34 +128,58 @@ def _looked_at(sample: int, matrix: np.ndarray) -> LocalMap:
 def decomposed(matrix: Float[np.ndarray, "out dim"]) -> tuple[np.ndarray, float, np.ndarray, np.ndarray]:
     """All singular values, what rounding leaves of them, and some leading vectors left and right.
 
-    Large maps go by the eigenvalues of AᵀA or AAᵀ, whichever is smaller: several times faster, with an error of about
-    √ε of the largest value, below which values are given as 0. One thread does it: half of the work is bound by memory,
-    and more threads wait for each other ten times longer than they work as soon as a core is taken.
+    Large maps go by eigenvalues alone: of A itself where it is symmetric; else of AᵀA or AAᵀ, whichever is smaller,
+    with an error of about √ε of the largest value, below which values are given as 0. One thread does it: half of the
+    work is bound by memory, and more threads wait for each other ten times longer than they work as soon as a core is
+    taken.
     """
     with threadpool_limits(1, user_api="blas"):
-        return _decomposed(matrix)
+        if min(matrix.shape) <= _BY_SQUARE:
+            left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
+            resolution = float(values[0]) * max(matrix.shape) * np.finfo(float).eps if len(values) else 0.0
+            return values, resolution, left[:, :_VECTORS], right[:_VECTORS].T
+        return _of_symmetric(matrix) if _is_symmetric(matrix) else _by_square(matrix)
 
 
-def _decomposed(matrix: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, np.ndarray]:
-    smaller = min(matrix.shape)
-    if smaller <= _BY_SQUARE:
-        left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
-        resolution = float(values[0]) * max(matrix.shape) * np.finfo(float).eps if len(values) else 0.0
-        return values, resolution, left[:, :_VECTORS], right[:_VECTORS].T
+def _is_symmetric(matrix: np.ndarray) -> bool:
+    if matrix.shape[0] != matrix.shape[1]:
+        return False
+    return bool(np.abs(matrix - matrix.T).max() <= 10 * np.finfo(float).eps * np.abs(matrix).max())
+
+
+def _of_symmetric(matrix: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, np.ndarray]:
+    values = np.sort(np.abs(scipy.linalg.eigvalsh(matrix, check_finite=False)))[::-1]
+    signs, vectors = _leading(_sparse(matrix), "LM")
+    resolution = float(values[0]) * len(matrix) * np.finfo(float).eps
+    return values, resolution, vectors * np.sign(signs), vectors
+
+
+def _by_square(matrix: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, np.ndarray]:
+    """By AᵀA or AAᵀ; local maps are mostly zeros, so that multiplying costs next to nothing beside the eigenvalues."""
     wide = matrix.shape[1] > matrix.shape[0]
-    square = matrix @ matrix.T if wide else matrix.T @ matrix
-    values = np.sqrt(np.maximum(scipy.linalg.eigvalsh(square, check_finite=False)[::-1], 0.0))
-    resolution = float(values[0]) * np.sqrt(smaller * np.finfo(float).eps)
+    given = _sparse(matrix.T if wide else matrix)
+    square = given.T @ given
+    dense = square.toarray() if scipy.sparse.issparse(square) else square
+    values = np.sqrt(np.maximum(scipy.linalg.eigvalsh(dense, check_finite=False)[::-1], 0.0))
+    resolution = float(values[0]) * np.sqrt(len(dense) * np.finfo(float).eps)
     values = np.where(values > resolution, values, 0.0)
-    vectors = _leading(square)
+    _, vectors = _leading(square, "LA")
     sizes = np.where(values[:_VECTORS] > 0, values[:_VECTORS], 1.0)
-    other = (matrix.T @ vectors if wide else matrix @ vectors) / sizes
+    other = (given @ vectors) / sizes
     return values, resolution, *((vectors, other) if wide else (other, vectors))
 
 
-def _leading(square: np.ndarray) -> np.ndarray:
-    """Leading eigenvectors of a symmetric matrix, by Lanczos."""
+def _sparse(matrix: np.ndarray) -> Any:
+    """Without its zeros, where most entries are zeros."""
+    return scipy.sparse.csr_array(matrix) if np.count_nonzero(matrix) < 0.1 * matrix.size else matrix
+
+
+def _leading(square: Any, which: str) -> tuple[np.ndarray, np.ndarray]:
+    """Leading eigenvalues and eigenvectors of a symmetric matrix, by Lanczos, the largest first."""
     from scipy.sparse.linalg import eigsh
 
-    _, vectors = eigsh(square, k=_VECTORS, v0=np.ones(len(square)))
-    return vectors[:, ::-1]
+    # A random start: a regular one may be at right angles to eigenvectors of a map with symmetries.
+    start = np.random.default_rng(0).normal(size=square.shape[0])
+    values, vectors = eigsh(square, k=_VECTORS, which=which, v0=start)
+    order = np.argsort(-np.abs(values))
+    return values[order], vectors[:, order]

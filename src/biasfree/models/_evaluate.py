@@ -113,23 +113,30 @@ def _(operation: ops.Linear, value: Any) -> Any:
 
 @apply.register
 def _(operation: ops.Conv, value: Any) -> Any:
-    kernel, rank = jnp.asarray(operation.weight), np.ndim(operation.weight) - 2
-    stride, padding, before = operation.stride, operation.padding, (1,) * rank
-    if operation.transposed:
-        # The transpose of a convolution: the input spread out by the stride, the kernel turned round.
-        groups, (first, second) = operation.groups, kernel.shape[:2]
-        split = kernel.reshape(groups, first // groups, second, *kernel.shape[2:]).swapaxes(1, 2)
-        kernel = jnp.flip(split.reshape(groups * second, first // groups, *kernel.shape[2:]), range(2, 2 + rank))
-        reach = [d * (k - 1) for d, k in zip(operation.dilation, kernel.shape[2:], strict=True)]
-        padding = tuple(
-            (r - low, r - high + e) for r, (low, high), e in zip(reach, padding, operation.extra, strict=True)
-        )
-        stride, before = (1,) * rank, stride
+    kernel, stride, padding, apart = plain(operation, jnp.asarray(operation.weight))
     convolved = jax.lax.conv_general_dilated(
-        value, kernel, stride, padding, lhs_dilation=before, rhs_dilation=operation.dilation,
+        value, kernel, stride, padding, lhs_dilation=apart, rhs_dilation=operation.dilation,
         feature_group_count=operation.groups,
     )  # fmt: skip
-    return convolved if operation.bias is None else convolved + jnp.asarray(operation.bias).reshape(-1, *(1,) * rank)
+    if operation.bias is None:
+        return convolved
+    return convolved + jnp.asarray(operation.bias).reshape(-1, *(1,) * (kernel.ndim - 2))
+
+
+def plain(operation: ops.Conv, kernel: Any) -> tuple[Any, ops.Sizes, tuple[tuple[int, int], ...], ops.Sizes]:
+    """Kernel, stride and padding of a convolution, and how far apart its inputs are set before it.
+
+    The transpose of a convolution is one: of inputs set apart by the stride, with the kernel turned round.
+    """
+    rank, padding = kernel.ndim - 2, operation.padding
+    if not operation.transposed:
+        return kernel, operation.stride, padding, (1,) * rank
+    groups, (first, second) = operation.groups, kernel.shape[:2]
+    split = kernel.reshape(groups, first // groups, second, *kernel.shape[2:]).swapaxes(1, 2)
+    turned = split.reshape(groups * second, first // groups, *kernel.shape[2:])[:, :, *(slice(None, None, -1),) * rank]
+    reach = [d * (k - 1) for d, k in zip(operation.dilation, kernel.shape[2:], strict=True)]
+    around = tuple((r - low, r - high + e) for r, (low, high), e in zip(reach, padding, operation.extra, strict=True))
+    return turned, (1,) * rank, around, operation.stride
 
 
 @apply.register

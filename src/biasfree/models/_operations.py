@@ -14,6 +14,8 @@ from jaxtyping import Float
 
 # A field of numbers that may differ between networks of one structure.
 _NUMBERS = {"numbers": True}
+# One number per axis.
+Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
