@@ -132,6 +132,39 @@ class TestTheLaw:
         assert theory.departure(data, weight_decay=1.01 * threshold).growing == ()
         assert theory.departure(data, weight_decay=0.99 * threshold).growing
 
+    @pytest.mark.parametrize(("decay", "shrinks"), [(0.0041, False), (0.0043, True)])
+    def test_under_decay_the_second_kind_grows_or_dies_beside_the_first_as_the_competition_says(
+        self, decay: float, shrinks: bool
+    ) -> None:
+        data = bf.datasets.six_points(offset=0.04)
+        rest = half_spaces(data, 0.0, "square", decay)
+        directions, signs = np.array([[0.0, 1.0], [-0.04, 1.0]]), np.array([-1.0, 1.0])
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        responses = np.maximum(directions @ data.inputs.T, 0)
+        pair = competition(responses, signs, np.zeros(2), rest.residuals, rest.curvature, rest.columns, decay)
+        # Beside the first, which rests at ρ₁/M₁₁: twice the second one's net rate.
+        rate = 2 * (pair.rates[1] - pair.overlaps[1, 0] * pair.rates[0] / pair.overlaps[0, 0])
+        assert (rate < 0) == shrinks
+        run = bf.gradient_flow(bf.Network.init([2, 100, 1], 0.0, 1e-3, 0), data, until=35_000, weight_decay=decay)
+
+        def size(time: float) -> float:
+            first, second = (np.asarray(layer) for layer in run.at(time).weights)
+            along = first @ directions[1] > 0.999 * np.linalg.norm(first, axis=1)
+            members = along & (second[0] > 0)
+            return float(np.sum(second[0, members] * np.linalg.norm(first[members], axis=1)))
+
+        assert np.log(size(35_000) / size(30_000)) / 5_000 == pytest.approx(rate, rel=0.02)
+        law = theory.departure(data, init_scale=1e-3, weight_decay=decay)
+        assert (law.stays(100) > 0.95) == shrinks
+
+    def test_an_awake_groups_own_direction_is_no_sleeper_that_grows(self) -> None:
+        data = bf.datasets.six_points(offset=0.04)
+        for decay in (0.0042, 0.0046):
+            law = theory.departure(data, init_scale=1e-3, weight_decay=decay)
+            assert all(abs(kind.rate) > 1e-6 for kind in law.leavers)
+        assert law.time == np.inf
+        assert "shrink under weight decay" in law.reason
+
     def test_the_logistic_twin(self) -> None:
         data = bf.datasets.six_points(offset=0.1)
         square, logistic = theory.departure(data), theory.departure(data, loss="logistic")

@@ -19,12 +19,14 @@ from biasfree.networks import Network
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
 
-# Residuals are taken for constant over stretches; so many, each with an equal part of their change.
-_STRETCHES = 8
+# Residuals are taken for constant over stretches, each at its average over time: so many with an equal part of their
+# change, the last of them halved again and again as the awake neurons come to rest.
+_STRETCHES, _HALVINGS = 8, 8
 # Residuals that move by less than this share in all are one stretch.
 _STILL = 1e-3
-# With several outputs they are followed for so many times the plateau's length.
-_LATER = 3.0
+# With several outputs they are followed for so many times the plateau's length, and always looked at closely for so
+# many times as long as until the plateau's slowest moment: at so many times or more.
+_LATER, _SEEN = 3.0, 30
 
 
 class Stretch(NamedTuple):
@@ -79,11 +81,16 @@ def alone(run: "Trajectory", each: Cut, awake: Bool[np.ndarray, "width"], least:
         left, method = min(left, _LATER * (each.end - begin)), run.settings["method"]
     if not left > 0:
         return Alone((stretch(begin, start),), np.inf, 0.0, start, start)
-    loss, decay = run.settings["loss"], run.settings["weight_decay"]
-    course = dynamics.gradient_flow(
-        start, run.dataset, loss=loss, until=left, weight_decay=decay, rtol=1e-6,
-        method="auto" if method == "descent" else method,
-    )  # fmt: skip
+    settings = {
+        "loss": run.settings["loss"], "until": left, "weight_decay": run.settings["weight_decay"], "rtol": 1e-6,
+        "method": "auto" if method == "descent" else method,
+    }  # fmt: skip
+    course = dynamics.gradient_flow(start, run.dataset, **settings)
+    near = min(_LATER * (slowest - begin), left)
+    if 0 < np.count_nonzero(course.times <= near) < _SEEN:
+        # The solver's own steps pass over a short wait.
+        seen = np.union1d(course.times, np.linspace(0, near, 2 * _SEEN))
+        course = dynamics.gradient_flow(start, run.dataset, save=seen[seen <= left], **settings)
     cuts, _ = cut(course.times, course.objectives(), course.rounding, least)
     first = next((each for each in cuts if begin + each.end > slowest), None)
     end = np.inf if first is None else begin + first.end
@@ -98,12 +105,29 @@ def alone(run: "Trajectory", each: Cut, awake: Bool[np.ndarray, "width"], least:
     known = (end, _pace(course, last), start, course.networks[last])
     if moved[-1] <= _STILL * max(size, float(np.linalg.norm(samples.targets)) * _STILL):
         return Alone((stretch(begin, course.networks[last]),), *known)
-    edges = np.linspace(0, moved[-1], _STRETCHES + 1)
-    begins = begin + np.interp(edges[:-1], moved, course.times[: last + 1])
-    middles = np.searchsorted(moved, 0.5 * (edges[:-1] + edges[1:]))
-    found = [stretch(float(t), course.networks[int(i)]) for t, i in zip(begins, middles, strict=True)]
-    found.append(stretch(begin + float(course.times[last]), course.networks[last]))
+    times = course.times[: last + 1]
+    parts = np.append(np.arange(_STRETCHES) / _STRETCHES, 1 - 0.5 ** np.arange(1, _HALVINGS + 1) / _STRETCHES)
+    begins = np.interp(parts * moved[-1], moved, times)
+    averages = _averages(times, residuals, np.append(begins, times[-1]))
+    found = [
+        stretch(begin + float(t), course.networks[int(i)])._replace(residuals=mean.reshape(samples.targets.shape))
+        for t, i, mean in zip(begins, np.searchsorted(times, begins), averages, strict=True)
+    ]
+    found.append(stretch(begin + float(times[-1]), course.networks[last]))
     return Alone(tuple(found), *known)
+
+
+def _averages(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Over the time between neighbouring edges, of values on straight lines between saved times; rows are times.
+
+    Where nothing is between two edges, the value there.
+    """
+    at = np.unique(np.concatenate([times, edges]))
+    rows = np.column_stack([np.interp(at, times, column) for column in values.T])
+    areas = np.concatenate([np.zeros((1, rows.shape[1])), 0.5 * (rows[1:] + rows[:-1]) * np.diff(at)[:, None]])
+    upto, k = np.cumsum(areas, axis=0), np.searchsorted(at, edges)
+    lengths = np.diff(edges)[:, None]
+    return np.where(lengths > 0, np.diff(upto[k], axis=0) / np.where(lengths > 0, lengths, 1.0), rows[k[:-1]])
 
 
 def _pace(course: "Trajectory", last: int) -> float:
