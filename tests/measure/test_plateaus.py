@@ -74,9 +74,9 @@ class TestTheRule:
         # One smooth fall, with events a billionth apart between which rounding makes the loss fall ten times faster.
         times = np.linspace(0, 60, 400)
         values = 1 / (1 + np.exp(times - 30.0))
-        close = 28.0 + 1e-9 * np.arange(1, 4)
+        close = 26.0 + 1e-9 * np.arange(1, 4)
         at = int(np.searchsorted(times, close[0]))
-        level = 1 / (1 + np.exp(-2.0))
+        level = 1 / (1 + np.exp(-4.0))
         times, values = np.insert(times, at, close), np.insert(values, at, level - 1e-9 * np.arange(3))
         found, _ = cut(times, values)
         assert [each.level for each in found] == pytest.approx([1.0, 0.0], abs=1e-3)

@@ -55,7 +55,8 @@ def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndar
             text = "The awake neurons" if future.inner else "Awake neurons still turn and"
             text += " end it by themselves"
         if future.unseen:
-            text = f"{future.unseen} of these groups wake without a visible fall of the loss; the next one ends it"
+            which = "One of these groups wakes" if future.unseen == 1 else f"{future.unseen} of these groups wake"
+            text = f"{which} without a visible fall of the loss; the next one ends it"
         text += f" at t ≈ {end:.4g} by prediction"
         if math.isfinite(each.end):
             return Reason(kind, f"{text}, {each.end:.4g} measured.")
