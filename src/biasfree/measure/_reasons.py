@@ -39,7 +39,7 @@ NOT_TOLD = Reason("not told", "It is explained for two-layer networks on the flo
 
 
 def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndarray, float]]) -> Reason:
-    """The reason for what happens to a plateau of a two-layer network.
+    """The reason for what happens to a plateau of a two-layer network; see ``Reason``.
 
     Args:
         future: what becomes of it.
@@ -47,6 +47,15 @@ def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndar
         run: the run.
         way: residuals and durations of the plateaus before it.
     """
+    told = _reason(future, each, run, way)
+    left_out = future.waking.undecided
+    if not left_out:
+        return told
+    sleepers = "1 sleeper" if left_out == 1 else f"{left_out} sleepers"
+    return Reason(told.kind, f"{told.text} The way of {sleepers} could not be decided and is left out.")
+
+
+def _reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndarray, float]]) -> Reason:
     end, until = future.end, float(run.times[-1])
     if math.isfinite(end):
         kind = "turning" if future.turning and not future.inner else "grows"

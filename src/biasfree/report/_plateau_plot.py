@@ -71,7 +71,7 @@ def _curve(axes: Any, run: Trajectory, explained: Plateaus) -> None:
     axes.set_xlim(0, last)
     axes.set_ylim(bottom=0)
     if any(each.ends for each in explained):
-        axes.legend(loc="upper right")
+        axes.legend(loc="upper right", frameon=True, framealpha=0.9, edgecolor="none")
 
 
 def _last_shown(run: Trajectory, explained: Plateaus) -> float:
