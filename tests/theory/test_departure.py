@@ -117,6 +117,31 @@ class TestTheLaw:
         assert len(times) >= 2
         assert np.median(times) == pytest.approx(law.time, rel=0.05)
 
+    def test_whether_a_draw_leaves_hangs_on_the_second_kind_of_sleepers_alone(self) -> None:
+        data, edge = bf.datasets.six_points(offset=0.08), np.array([-0.08, 1.0]) / np.hypot(0.08, 1.0)
+        level = float(theory.linear_loss(theory.least_squares(data), data)) - 0.03 * 0.5
+
+        def flow(first: np.ndarray, second: np.ndarray) -> bf.Trajectory:
+            return bf.gradient_flow(bf.Network([first, second], 0.0), data, until=4000, stop=level)
+
+        given: tuple[np.ndarray, np.ndarray] | None = None
+        # Of these draws the first two leave and the last one stays.
+        for seed, leaves in ((0, True), (2, True), (1, False)):
+            first, second = (np.asarray(layer) for layer in bf.Network.init([2, 100, 1], 0.0, 1e-6, seed).weights)
+            run = flow(first, second)
+            assert (run.status.name == "loss level") == leaves
+            w, v = (np.asarray(layer) for layer in run.at(400.0).weights)
+            size = np.linalg.norm(w, axis=1)
+            kind = (v[0] > 0) & (np.abs(w @ edge) > 0.999 * size) & (v[0] * size < 1e-3)
+            assert kind.any() == leaves
+            if leaves:
+                assert flow(first[~kind], second[:, ~kind]).status.name == "reached"
+                one = np.flatnonzero(kind)[:1]
+                given = first[one], second[:, one]
+        assert given is not None
+        run = flow(np.concatenate([first, given[0]]), np.concatenate([second, given[1]], axis=1))
+        assert run.status.name == "loss level"
+
     def test_the_slope_in_the_scale_is_the_difference_of_two_scales(self) -> None:
         data = bf.datasets.six_points(offset=0.02)
         small, smaller = (theory.departure(data, init_scale=scale) for scale in (1e-9, 1e-10))

@@ -349,7 +349,9 @@ def appendix(found: "Diagnosis") -> tuple[Section, ...]:
         explained = plateaus(run)
         told = [line.strip() for line in str(explained).splitlines() if line.strip()]
         if len(explained):
-            caption = "Where the loss waits, measured and predicted ends, and what the network computes on each plateau."
+            caption = (
+                "Where the loss waits, measured and predicted ends, and what the network computes on each plateau."
+            )
             pictures.append(Picture("plateaus", caption, {"run": explained}))
     return (Section("The plateaus of the first simulation", told, pictures=pictures),)
 

@@ -119,7 +119,9 @@ def _stretches(samples: Samples, begin: float, course: "Trajectory", last: int) 
     upto = np.append(parts[(1 - parts) * moved[-1] > still] * moved[-1], moved[-1] - still)
     edges = np.interp(upto, moved, times)
     found = [
-        _stretch(samples, begin + float(t), course.networks[int(i)])._replace(residuals=mean.reshape(samples.targets.shape))
+        _stretch(samples, begin + float(t), course.networks[int(i)])._replace(
+            residuals=mean.reshape(samples.targets.shape)
+        )
         for t, i, mean in zip(edges, np.searchsorted(times, edges), _averages(times, residuals, edges), strict=False)
     ]
     found.append(_stretch(samples, begin + float(edges[-1]), course.networks[last]))

@@ -9,7 +9,7 @@ go on pulling at the group's small parts across. Linearised about the rest θ* t
 averages over the samples understood. What changes the output at first order is stiff and dies out. What does not, the
 parts b_h(z, u) with Σ a_h b_h = 0, grows at the singular value: a group of n neurons has n − 1 such parts, and a single
 neuron has none. A part p of rate μ moves at μp, so that the velocity where the neurons are slowest, projected on a
-growing eigenvector and divided by its rate, is what grows. What it makes of the loss is told by the rule of ``_waking``.
+growing eigenvector and divided by its rate, is what grows. What it makes of the loss follows by ``_waking``.
 """
 
 from typing import NamedTuple

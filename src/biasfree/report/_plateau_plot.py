@@ -109,6 +109,7 @@ def _directions(axes: Any, run: Trajectory, each: Plateau) -> None:
         return
     signs = [one.sign for one in each.directions]
     axes.bar(numbers, sizes, color=[COLOURS[0] if sign < 0 else COLOURS[1] if sign else "grey" for sign in signs])
-    axes.set_xticks(numbers, ["v > 0" if sign > 0 else "v < 0" if sign else str(k) for k, sign in zip(numbers, signs)])
+    named = ["v > 0" if sign > 0 else "v < 0" if sign else str(k) for k, sign in enumerate(signs, 1)]
+    axes.set_xticks(numbers, named)
     axes.tick_params(labelsize=6)
     axes.set_ylabel("size", fontsize=7)
