@@ -1,5 +1,6 @@
 """Why a plateau ends, or never does."""
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -87,5 +88,6 @@ def _reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.nda
     )
     slope = 1.0 if run.template.is_linear else run.template.slope
     scale = min(max(float(np.linalg.norm(np.asarray(layer))) for layer in run.template.weights), 1.0)
-    told = missing(data, slope, way, residuals, scale, run.settings["weight_decay"])
-    return Reason("nobody grows", f"{text} {told}")
+    with contextlib.suppress(ArithmeticError):  # of several outputs, where a random neuron's way cannot be decided
+        text += " " + missing(data, slope, way, residuals, scale, run.settings["weight_decay"])
+    return Reason("nobody grows", text)

@@ -228,7 +228,8 @@ def departure_threshold(dataset: Dataset, slope: float = 0.0, loss: str = "squar
     """The weight decay λ at and above which no direction grows on the plateau: max_u |G_λ(u)| − λ = 0.
 
     G_λ is that of the residuals of the regularised plateau, which differ from the unregularised ones by first order in
-    λ; the threshold is therefore not ρ(0), but the root of ρ(λ) = λ.
+    λ; the threshold is therefore not ρ(0), but the root of ρ(λ) = λ. Where it takes several kinds of sleepers to leave,
+    that ends at a smaller λ already, which ``departure`` knows: beside the kinds that rest the others shrink.
 
     Raises:
         ValueError: as ``departure``.
