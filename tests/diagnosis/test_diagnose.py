@@ -36,6 +36,8 @@ def test_verdicts_on_the_papers_own_sets(six) -> None:
 def test_a_terminal_waits_for_nothing_that_only_the_page_shows(six, monkeypatch) -> None:
     assert "The plateaus of the first simulation" in six._repr_html_()
     assert "The plateaus of the first simulation" not in str(six)
+    (staircase,) = six.appendix[0].pictures
+    assert (staircase.kind, len(staircase.data["run"])) == ("plateaus", len(bf.plateaus(six.trajectory)))
 
     def not_asked_for(run):
         raise AssertionError("plateaus are explained on the page alone")

@@ -5,6 +5,7 @@ draws the README's picture. Twenty draws at one width take some ten minutes on o
 """
 
 import argparse
+import itertools
 
 import numpy as np
 
@@ -34,19 +35,36 @@ def law(offset: float, scale: float, width: int) -> theory.Departure:
     return theory.departure(bf.datasets.six_points(offset), init_scale=scale, width=width)
 
 
-def row(offset: float, scale: float, width: int, draws: int) -> tuple[float, float]:
-    """Print one cell; the middle of the draws that leave, and the law's time."""
+def row(offset: float, scale: float, width: int, draws: int) -> tuple[np.ndarray, float]:
+    """Print one cell; the draws' times, and the law's."""
     told = law(offset, scale, width)
     longest = 2 * told.time if np.isfinite(told.time) else 2 * (np.log(1 / scale) + 10) * 9.5 / offset
     times = departure_times(offset, scale, width, draws, longest)
-    left = times[np.isfinite(times)]
-    middle = float(np.median(left)) if left.size else np.nan
     print(
-        f"δ = {offset:<5g} γ = {scale:<6g} width {width:<4d} t·δ = {middle * offset:7.1f} / {told.time * offset:7.1f} "
-        f"stay {draws - left.size:2d} / {draws * told.stays(width):4.1f} of {draws}",
+        f"δ = {offset:<5g} γ = {scale:<6g} width {width:<4d} t·δ = {_middle(times) * offset:7.1f} / "
+        f"{told.time * offset:7.1f} stay {np.isinf(times).sum():2d} / {draws * told.stays(width):4.1f} of {draws}",
         flush=True,
     )
-    return middle, told.time
+    return times, told.time
+
+
+def _middle(times: np.ndarray) -> float:
+    """Of the draws that leave."""
+    left = times[np.isfinite(times)]
+    return float(np.median(left)) if left.size else np.nan
+
+
+def slopes(offset: float, scales: list[float], cells: list[tuple[np.ndarray, float]]) -> None:
+    """Print δ·dt/d ln(1/γ) from each scale to the next, of draws that leave at both, and the law's."""
+    for k, (one, two) in enumerate(itertools.pairwise(cells)):
+        both, folds = np.isfinite(one[0]) & np.isfinite(two[0]), np.log(scales[k] / scales[k + 1])
+        if both.any():
+            measured = float(np.median(two[0][both] - one[0][both])) * offset / folds
+            told = (two[1] - one[1]) * offset / folds
+            print(
+                f"δ = {offset:<5g} {scales[k]:g} to {scales[k + 1]:g}: slope·δ {measured:.3f} / {told:.3f}, "
+                f"{both.sum()} draws"
+            )
 
 
 def main() -> None:
@@ -64,12 +82,14 @@ def main() -> None:
         for x in asked.offsets
         for s in asked.scales
     }
+    for width, x in itertools.product(asked.widths, asked.offsets):
+        slopes(x, asked.scales, [found[width, x, s] for s in asked.scales])
     if asked.figure:
         width, scales = asked.widths[0], asked.scales[:SHOWN]
         fine = np.geomspace(0.8 * min(asked.offsets), 1.07 * max(x for x in asked.offsets if x < 0.2), 25)
         laws = [[law(float(x), s, width) for x in fine] for s in scales]
         lines = [[one.time if one.stays(width) < MOST_STAY else np.nan for one in rows] for rows in laws]
-        times = np.array([[found[width, x, s][0] for x in asked.offsets] for s in scales])
+        times = np.array([[_middle(found[width, x, s][0]) for x in asked.offsets] for s in scales])
         data = {"offsets": asked.offsets, "scales": scales, "times": times, "law offsets": fine, "law": np.array(lines)}
         bf.report.save_figure(figures("departure-law", data)["departure-law"], asked.figure)
 

@@ -70,6 +70,36 @@ class TestTheRule:
         assert falling
         assert not found
 
+    @pytest.mark.parametrize("scale", [1e-12, 1e-50])
+    def test_no_wait_longer_than_a_tenth_of_the_escape_is_missed_and_none_is_made_up(self, scale: float) -> None:
+        # Groups that do not see each other: each learns its part of the loss along a logistic curve, at ln(1/γ)/ρ.
+        rng, tried = np.random.default_rng(7), 0
+        low, high = (np.log((1 - np.sqrt(1 - share)) / np.sqrt(1 - share)) / 2 for share in (0.1, 0.9))
+        while tried < 300:
+            count = int(rng.integers(2, 5))
+            rates, sizes = np.sort(np.exp(rng.uniform(np.log(0.1), 0, count)))[::-1], rng.uniform(0.05, 1.0, count)
+            drops = np.log(1 / scale) / rates
+            waits = drops[1:] + low / rates[1:] - drops[:-1] - high / rates[:-1]
+            if (waits * rates[1:] <= 0.1 * np.log(1 / scale)).any():
+                continue
+            tried += 1
+            times = np.linspace(0, drops[-1] + 15 / rates[-1], 3000)
+            grown = 1 / (1 + np.exp(-2 * rates * (times[:, None] - drops)))
+            found, _ = cut(times, (1 - grown) ** 2 @ sizes)
+            left = np.append(np.cumsum(sizes[::-1])[::-1], 0.0)
+            assert [each.level for each in found] == pytest.approx(left, abs=0.05 * left[0])
+
+    def test_times_that_nearly_coincide_make_no_plateau(self) -> None:
+        # One smooth fall, with events a billionth apart between which rounding makes the loss fall ten times faster.
+        times = np.linspace(0, 60, 400)
+        values = 1 / (1 + np.exp(times - 30.0))
+        close = 26.0 + 1e-9 * np.arange(1, 4)
+        at = int(np.searchsorted(times, close[0]))
+        level = 1 / (1 + np.exp(-4.0))
+        times, values = np.insert(times, at, close), np.insert(values, at, level - 1e-9 * np.arange(3))
+        found, _ = cut(times, values)
+        assert [each.level for each in found] == pytest.approx([1.0, 0.0], abs=1e-3)
+
     def test_a_straight_line_has_none(self) -> None:
         times = np.linspace(0, 1, 100)
         assert cut(times, 1 - times) == ([], True)

@@ -10,7 +10,7 @@ import pytest
 
 import biasfree as bf
 from biasfree.measure import _ending
-from biasfree.measure._inner_growth import _linearised, _responses
+from biasfree.measure._inner_growth import _linearised, _pulls, _responses, _velocity
 from biasfree.measure._samples import Samples
 from tests.measure.plateau_families import class_set, several_run
 
@@ -103,7 +103,8 @@ def test_the_linearised_flow_is_minus_the_hessian(loss: str, slope: float) -> No
     samples = Samples(data, loss)
     outputs = samples.outputs(network)
     active, frames = _responses(network, data.inputs)
-    found = _linearised(network, data.inputs, active, frames, samples.residuals(outputs), samples.curvature(outputs))
+    pulls = _pulls(data.inputs, active, frames, samples.residuals(outputs))
+    found = _linearised(network, data.inputs, active, frames, pulls, samples.curvature(outputs))
     inputs, targets = jnp.asarray(data.inputs), jnp.asarray(samples.targets)
 
     def objective(flat: jax.Array) -> jax.Array:
@@ -117,3 +118,5 @@ def test_the_linearised_flow_is_minus_the_hessian(loss: str, slope: float) -> No
     flat = np.concatenate([np.asarray(network.weights[0]), np.asarray(network.weights[1]).T], axis=1).ravel()
     assert samples.mean_loss(outputs) == pytest.approx(float(objective(jnp.asarray(flat))), rel=1e-12)
     np.testing.assert_allclose(found, -np.asarray(jax.hessian(objective)(jnp.asarray(flat))), atol=1e-12)
+    moved = _velocity(network, pulls, 0.0).ravel()
+    np.testing.assert_allclose(moved, -np.asarray(jax.grad(objective)(jnp.asarray(flat))), atol=1e-12)

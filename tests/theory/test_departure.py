@@ -117,6 +117,31 @@ class TestTheLaw:
         assert len(times) >= 2
         assert np.median(times) == pytest.approx(law.time, rel=0.05)
 
+    def test_whether_a_draw_leaves_hangs_on_the_second_kind_of_sleepers_alone(self) -> None:
+        data, edge = bf.datasets.six_points(offset=0.08), np.array([-0.08, 1.0]) / np.hypot(0.08, 1.0)
+        level = float(theory.linear_loss(theory.least_squares(data), data)) - 0.03 * 0.5
+
+        def flow(first: np.ndarray, second: np.ndarray) -> bf.Trajectory:
+            return bf.gradient_flow(bf.Network([first, second], 0.0), data, until=4000, stop=level)
+
+        given: tuple[np.ndarray, np.ndarray] | None = None
+        # Of these draws the first two leave and the last one stays.
+        for seed, leaves in ((0, True), (2, True), (1, False)):
+            first, second = (np.asarray(layer) for layer in bf.Network.init([2, 100, 1], 0.0, 1e-6, seed).weights)
+            run = flow(first, second)
+            assert (run.status.name == "loss level") == leaves
+            w, v = (np.asarray(layer) for layer in run.at(400.0).weights)
+            size = np.linalg.norm(w, axis=1)
+            kind = (v[0] > 0) & (np.abs(w @ edge) > 0.999 * size) & (v[0] * size < 1e-3)
+            assert kind.any() == leaves
+            if leaves:
+                assert flow(first[~kind], second[:, ~kind]).status.name == "reached"
+                one = np.flatnonzero(kind)[:1]
+                given = first[one], second[:, one]
+        assert given is not None
+        run = flow(np.concatenate([first, given[0]]), np.concatenate([second, given[1]], axis=1))
+        assert run.status.name == "loss level"
+
     def test_the_slope_in_the_scale_is_the_difference_of_two_scales(self) -> None:
         data = bf.datasets.six_points(offset=0.02)
         small, smaller = (theory.departure(data, init_scale=scale) for scale in (1e-9, 1e-10))
@@ -131,6 +156,39 @@ class TestTheLaw:
         threshold = theory.departure_threshold(data)
         assert theory.departure(data, weight_decay=1.01 * threshold).growing == ()
         assert theory.departure(data, weight_decay=0.99 * threshold).growing
+
+    @pytest.mark.parametrize(("decay", "shrinks"), [(0.0041, False), (0.0043, True)])
+    def test_under_decay_the_second_kind_grows_or_dies_beside_the_first_as_the_competition_says(
+        self, decay: float, shrinks: bool
+    ) -> None:
+        data = bf.datasets.six_points(offset=0.04)
+        rest = half_spaces(data, 0.0, "square", decay)
+        directions, signs = np.array([[0.0, 1.0], [-0.04, 1.0]]), np.array([-1.0, 1.0])
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        responses = np.maximum(directions @ data.inputs.T, 0)
+        pair = competition(responses, signs, np.zeros(2), rest.residuals, rest.curvature, rest.columns, decay)
+        # Beside the first, which rests at ρ₁/M₁₁: twice the second one's net rate.
+        rate = 2 * (pair.rates[1] - pair.overlaps[1, 0] * pair.rates[0] / pair.overlaps[0, 0])
+        assert (rate < 0) == shrinks
+        run = bf.gradient_flow(bf.Network.init([2, 100, 1], 0.0, 1e-3, 0), data, until=35_000, weight_decay=decay)
+
+        def size(time: float) -> float:
+            first, second = (np.asarray(layer) for layer in run.at(time).weights)
+            along = first @ directions[1] > 0.999 * np.linalg.norm(first, axis=1)
+            members = along & (second[0] > 0)
+            return float(np.sum(second[0, members] * np.linalg.norm(first[members], axis=1)))
+
+        assert np.log(size(35_000) / size(30_000)) / 5_000 == pytest.approx(rate, rel=0.02)
+        law = theory.departure(data, init_scale=1e-3, weight_decay=decay)
+        assert (law.stays(100) > 0.95) == shrinks
+
+    def test_an_awake_groups_own_direction_is_no_sleeper_that_grows(self) -> None:
+        data = bf.datasets.six_points(offset=0.04)
+        for decay in (0.0042, 0.0046):
+            law = theory.departure(data, init_scale=1e-3, weight_decay=decay)
+            assert all(abs(kind.rate) > 1e-6 for kind in law.leavers)
+        assert law.time == np.inf
+        assert "shrink under weight decay" in law.reason
 
     def test_the_logistic_twin(self) -> None:
         data = bf.datasets.six_points(offset=0.1)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from biasfree import theory
 from biasfree.datasets import Dataset
 from biasfree.diagnosis._course import STRAIGHT, Bend, Course, Levels, Reading, looks, passing, read_course
-from biasfree.diagnosis._reduction import reduced
+from biasfree.diagnosis._reduction import Reduced, reduced
 from biasfree.diagnosis._simulation import simulated
 from biasfree.networks import Network
 
@@ -145,26 +145,48 @@ def _reduced(
     few = reduced(start, dataset, loss, watch)
     if few is None:
         return Forecast("reduced network", straight(np.inf, count=0), np.zeros(0), np.zeros(0))
+    found = followed("reduced network", few, start, dataset, loss, levels, fresh, watch)
+    count, stairs = found.reading.count, None
+    if count is not None and count > 1 and few.groups:
+        steps = theory.several_linear_networks(start, dataset, loss)
+        stairs = steps if steps.linear_networks == count else None
+    return replace(found, stairs=stairs, gathering=few.groups, course=None)
+
+
+def followed(
+    how: str,
+    few: Reduced,
+    start: Network,
+    dataset: Dataset,
+    loss: str,
+    levels: Levels,
+    fresh: tuple[Dataset, Levels] | None,
+    watch: Callable[[], None] | None,
+    horizon: float = HORIZON,
+) -> Forecast:
+    """The course of what the early phase leaves of a start, for one output or several.
+
+    Args:
+        how: the forecast's.
+        few: what the early phase leaves.
+        start, dataset, loss, levels, fresh, watch: as of ``forecast``.
+        horizon: how far to look, in escape times, where the course is read on the data themselves.
+    """
     scale = max(theory.escape_time(min(start_norm(start), 0.5), few.rate), few.time)
-    end = (HORIZON if fresh is None else SHORT) * scale
+    end = (horizon if fresh is None else SHORT) * scale
     told = None if watch is None else lambda progress: watch()
     run = simulated(few.network, dataset, loss, told, until=end, save=looks(0.1 * end, end))
     course = Course(few.time + run.times, run.losses, run.networks)
     found = read_course(course, dataset, levels) if fresh is None else read_course(course, *fresh, loss)
-    stairs = None
-    if found.count is not None and found.count > 1 and few.groups:
-        steps = theory.several_linear_networks(start, dataset, loss)
-        stairs = steps if steps.linear_networks == found.count else None
-    first = np.array([[0.0], [0.0]])
+    seen = len(found.losses)
     return Forecast(
-        "reduced network",
-        replace(found, bends=np.concatenate([first, found.bends], axis=1)),
-        np.concatenate([[0.0], few.time + run.times[: len(found.losses)]]),
+        how,
+        replace(found, bends=np.concatenate([np.zeros((2, 1)), found.bends], axis=1)),
+        np.concatenate([[0.0], course.times[:seen]]),
         np.concatenate([[levels.first if fresh is None else fresh[1].first], found.losses]),
-        run.networks[len(found.losses) - 1],
+        course.networks[seen - 1],
         before(course, found.decides.departure_time),
-        stairs,
-        few.groups,
+        course=Course(course.times[:seen], found.losses, course.networks[:seen]),
     )
 
 

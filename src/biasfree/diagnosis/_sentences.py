@@ -351,14 +351,21 @@ def appendix(found: "Diagnosis") -> tuple[Section, ...]:
     run = found.trajectory
     if run is None or found.settings["depth"] != 2 or found.dataset.outputs > 1:
         return ()
+    pictures = []
     if run.dataset.samples * run.final.widths[1] > _MOST_EXPLAINED:
         told = [
             f"Not explained one by one on {run.dataset.samples:,} samples and {run.final.widths[1]} neurons, which "
             "would take long: `biasfree.plateaus(answer.trajectory)` does it."
         ]
     else:
-        told = [line.strip() for line in str(plateaus(run)).splitlines() if line.strip()]
-    return (Section("The plateaus of the first simulation", told),)
+        explained = plateaus(run)
+        told = [line.strip() for line in str(explained).splitlines() if line.strip()]
+        if len(explained):
+            caption = (
+                "Where the loss waits, measured and predicted ends, and what the network computes on each plateau."
+            )
+            pictures.append(Picture("plateaus", caption, {"run": explained}))
+    return (Section("The plateaus of the first simulation", told, pictures=pictures),)
 
 
 def _cell(value: float | str | None) -> str:

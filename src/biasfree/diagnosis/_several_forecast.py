@@ -12,8 +12,8 @@ import numpy as np
 
 from biasfree import theory
 from biasfree.datasets import Dataset
-from biasfree.diagnosis._course import Course, Levels, looks, passing, read_course
-from biasfree.diagnosis._forecast import HORIZON, SHORT, Forecast, before, start_norm, straight
+from biasfree.diagnosis._course import Course, Levels, passing
+from biasfree.diagnosis._forecast import HORIZON, SHORT, Forecast, followed, start_norm, straight
 from biasfree.diagnosis._several_early import pulled, reduced_several
 from biasfree.diagnosis._simulation import simulated
 from biasfree.networks import Network
@@ -44,20 +44,8 @@ def several_forecast(
     few = reduced_several(start, dataset, loss, watch)
     if few is None:
         return Forecast("reduced network", straight(np.inf, count=0), np.zeros(0), np.zeros(0))
-    scale = max(theory.escape_time(min(start_norm(start), 0.5), few.rate), few.time)
     weights = few.network.widths[1] * (dataset.dim + dataset.outputs)
-    end = (SHORT if fresh is not None or dataset.samples * weights > _LARGE else HORIZON) * scale
-    run = simulated(few.network, dataset, loss, told, until=end, save=looks(0.1 * end, end))
-    course = Course(few.time + run.times, run.losses, run.networks)
-    found = read_course(course, dataset, levels) if fresh is None else read_course(course, *fresh, loss)
-    seen = len(found.losses)
-    return Forecast(
-        "reduced network" if few.network.widths[1] < start.widths[1] else "early phase and flow",
-        replace(found, bends=np.concatenate([np.zeros((2, 1)), found.bends], axis=1)),
-        np.concatenate([[0.0], course.times[:seen]]),
-        np.concatenate([[levels.first if fresh is None else fresh[1].first], found.losses]),
-        course.networks[seen - 1],
-        before(course, found.decides.departure_time),
-        theory.mode_staircase(start, dataset) if even and loss == "square" else None,
-        course=Course(course.times[:seen], found.losses, course.networks[:seen]),
-    )
+    horizon = SHORT if dataset.samples * weights > _LARGE else HORIZON
+    how = "reduced network" if few.network.widths[1] < start.widths[1] else "early phase and flow"
+    found = followed(how, few, start, dataset, loss, levels, fresh, watch, horizon)
+    return replace(found, stairs=theory.mode_staircase(start, dataset) if even and loss == "square" else None)

@@ -6,7 +6,7 @@ another cell and finds more to learn, and the plateau ends by itself.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -19,12 +19,14 @@ from biasfree.networks import Network
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
 
-# Residuals are taken for constant over stretches; so many, each with an equal part of their change.
-_STRETCHES = 8
-# Residuals that move by less than this share in all are one stretch.
+# Residuals are taken for constant over stretches, each at its average over time: so many with an equal part of their
+# change, the last of them halved again and again as the awake neurons come to rest.
+_STRETCHES, _HALVINGS = 8, 8
+# Residuals that move by less than this share in all are one stretch, the last.
 _STILL = 1e-3
-# With several outputs they are followed for so many times the plateau's length.
-_LATER = 3.0
+# With several outputs they are followed for so many times the plateau's length, and always looked at closely for so
+# many times as long as until the plateau's slowest moment: at so many times or more.
+_LATER, _SEEN = 3.0, 30
 
 
 class Stretch(NamedTuple):
@@ -43,15 +45,15 @@ class Alone:
         stretches: their residuals over time; the last one holds for good, or until ``end``.
         end: when they end the plateau by themselves; infinite if they come to rest on it.
         still: the rate at which their sizes change in the last stretch; slower growth than this means nothing.
-        begun, rested: the network of them at the plateau's first moment, and when they are slowest; None if nobody is
-            awake.
+        rest: when they are slowest.
+        later: their flow from then on; None if nobody is awake.
     """
 
     stretches: tuple[Stretch, ...]
     end: float
     still: float = 0.0
-    begun: Network | None = None
-    rested: Network | None = None
+    rest: float = 0.0
+    later: tuple[Float[np.ndarray, "later"], tuple[Network, ...]] | None = None
 
 
 def alone(run: "Trajectory", each: Cut, awake: Bool[np.ndarray, "width"], least: float) -> Alone:
@@ -63,47 +65,80 @@ def alone(run: "Trajectory", each: Cut, awake: Bool[np.ndarray, "width"], least:
         awake: which neurons.
         least: the smallest visible fall of the loss.
     """
-    begin, slowest = each.begin, each.slowest
-    samples = Samples.of(run)
-
-    def stretch(time: float, network: Network | None) -> Stretch:
-        outputs = samples.zero() if network is None else samples.outputs(network)
-        return Stretch(time, samples.residuals(outputs), samples.curvature(outputs))
-
+    begin, samples = each.begin, Samples.of(run)
     if not awake.any():
-        return Alone((stretch(begin, None),), np.inf)
+        return Alone((_stretch(samples, begin, None),), np.inf)
     start, left = _only(run.at(begin), awake), float(run.times[-1]) - begin
-    method = "auto"
     if run.template.widths[-1] > 1:
         # Their end is told by what grows in them; where they would go after it takes long and does not matter.
-        left, method = min(left, _LATER * (each.end - begin)), run.settings["method"]
+        left = min(left, _LATER * (each.end - begin))
     if not left > 0:
-        return Alone((stretch(begin, start),), np.inf, 0.0, start, start)
-    loss, decay = run.settings["loss"], run.settings["weight_decay"]
-    course = dynamics.gradient_flow(
-        start, run.dataset, loss=loss, until=left, weight_decay=decay, rtol=1e-6,
-        method="auto" if method == "descent" else method,
-    )  # fmt: skip
+        return Alone((_stretch(samples, begin, start),), np.inf, 0.0, begin, (np.array([begin]), (start,)))
+    course = _course(run, start, left, each.slowest - begin)
     cuts, _ = cut(course.times, course.objectives(), course.rounding, least)
-    first = next((each for each in cuts if begin + each.end > slowest), None)
+    first = next((wait for wait in cuts if begin + wait.end > each.slowest), None)
     end = np.inf if first is None else begin + first.end
     # What is left when they are slowest is the plateau's own residual.
     last = (
         len(course.times) - 1 if first is None or np.isinf(end) else int(np.argmin(abs(course.times - first.slowest)))
     )
+    later = (begin + course.times[last:], tuple(course.networks[last:]))
+    return Alone(_stretches(samples, begin, course, last), end, _pace(course, last), float(later[0][0]), later)
+
+
+def _course(run: "Trajectory", start: Network, until: float, slowest: float) -> "Trajectory":
+    """The flow of the awake neurons, saved densely enough to show a wait whose slowest moment is this."""
+    method = run.settings["method"] if run.template.widths[-1] > 1 else "auto"
+    settings: dict[str, Any] = {
+        "loss": run.settings["loss"], "until": until, "weight_decay": run.settings["weight_decay"], "rtol": 1e-6,
+        "method": "auto" if method == "descent" else method,
+    }  # fmt: skip
+    course = dynamics.gradient_flow(start, run.dataset, **settings)
+    near = min(_LATER * slowest, until)
+    if near > 0 and np.count_nonzero(course.times <= near) < _SEEN:
+        # The solver's own steps pass over a short wait.
+        seen = np.union1d(course.times, np.linspace(0, near, 2 * _SEEN))
+        course = dynamics.gradient_flow(start, run.dataset, save=seen[seen <= until], **settings)
+    return course
+
+
+def _stretch(samples: Samples, time: float, network: Network | None) -> Stretch:
+    outputs = samples.zero() if network is None else samples.outputs(network)
+    return Stretch(time, samples.residuals(outputs), samples.curvature(outputs))
+
+
+def _stretches(samples: Samples, begin: float, course: "Trajectory", last: int) -> tuple[Stretch, ...]:
+    """The residuals up to a saved time, at which the awake neurons rest."""
     residuals = samples.residuals(np.array([samples.outputs(course.networks[i]) for i in range(last + 1)]))
-    residuals = residuals.reshape(last + 1, -1)
+    residuals, times = residuals.reshape(last + 1, -1), course.times[: last + 1]
     moved = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(residuals, axis=0), axis=1))])
-    size = float(np.linalg.norm(residuals[-1]))
-    known = (end, _pace(course, last), start, course.networks[last])
-    if moved[-1] <= _STILL * max(size, float(np.linalg.norm(samples.targets)) * _STILL):
-        return Alone((stretch(begin, course.networks[last]),), *known)
-    edges = np.linspace(0, moved[-1], _STRETCHES + 1)
-    begins = begin + np.interp(edges[:-1], moved, course.times[: last + 1])
-    middles = np.searchsorted(moved, 0.5 * (edges[:-1] + edges[1:]))
-    found = [stretch(float(t), course.networks[int(i)]) for t, i in zip(begins, middles, strict=True)]
-    found.append(stretch(begin + float(course.times[last]), course.networks[last]))
-    return Alone(tuple(found), *known)
+    still = _STILL * max(float(np.linalg.norm(residuals[-1])), float(np.linalg.norm(samples.targets)) * _STILL)
+    if moved[-1] <= still:
+        return (_stretch(samples, begin, course.networks[last]),)
+    parts = np.append(np.arange(_STRETCHES) / _STRETCHES, 1 - 0.5 ** np.arange(1, _HALVINGS + 1) / _STRETCHES)
+    upto = np.append(parts[(1 - parts) * moved[-1] > still] * moved[-1], moved[-1] - still)
+    edges = np.interp(upto, moved, times)
+    found = [
+        _stretch(samples, begin + float(t), course.networks[int(i)])._replace(
+            residuals=mean.reshape(samples.targets.shape)
+        )
+        for t, i, mean in zip(edges, np.searchsorted(times, edges), _averages(times, residuals, edges), strict=False)
+    ]
+    found.append(_stretch(samples, begin + float(edges[-1]), course.networks[last]))
+    return tuple(found)
+
+
+def _averages(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Over the time between neighbouring edges, of values on straight lines between saved times; rows are times.
+
+    Where nothing is between two edges, the value there.
+    """
+    at = np.unique(np.concatenate([times, edges]))
+    rows = np.column_stack([np.interp(at, times, column) for column in values.T])
+    areas = np.concatenate([np.zeros((1, rows.shape[1])), 0.5 * (rows[1:] + rows[:-1]) * np.diff(at)[:, None]])
+    upto, k = np.cumsum(areas, axis=0), np.searchsorted(at, edges)
+    lengths = np.diff(edges)[:, None]
+    return np.where(lengths > 0, np.diff(upto[k], axis=0) / np.where(lengths > 0, lengths, 1.0), rows[k[:-1]])
 
 
 def _pace(course: "Trajectory", last: int) -> float:

@@ -6,8 +6,9 @@ all.
 1. **Monotone curve.** V̂ is half way between the lowest value so far and the highest still to come. It never rises; the
    gap between the two is what the curve goes up and down by, its noise: rounding of a flow, oscillation of descent. A
    curve that often rises is taken to have six times its median rise of noise everywhere.
-2. **Speeds.** Saved times are joined into blocks over each of which V̂ falls by more than four times the noise there. A
-   block's speed is its fall over its duration.
+2. **Speeds.** Saved times are joined into blocks over each of which V̂ falls by more than four times the noise there,
+   and by R/10000 or more: between two events that nearly coincide a speed is a quotient of rounding errors. A block's
+   speed is its fall over its duration.
 3. **Slow and fast.** A plateau is a dip of the speed, a transition a peak; each must differ from its neighbours by a
    factor of 3 or more. The start and the end of a run may be dips too.
 4. **Visible.** A transition through which V̂ falls by less than R/1000 is none: the plateaus on its two sides are one.
@@ -32,6 +33,8 @@ FASTER, VISIBLE = 3.0, 1e-3
 # Share of a transition that belongs to the plateaus on either side of it.
 SHOULDER = 0.1
 _NOISES = 4.0
+# The least fall of a block, as a share of the smallest visible one.
+_BLOCK = 0.1
 # A curve is noisy if it rises at more than this share of its saved times.
 _OFTEN = 0.05
 
@@ -83,7 +86,7 @@ def cut(
     least = max(VISIBLE * fall if least is None else least, float(np.median(noise)))
     if len(times) < 3 or not fall > max(_NOISES * max(float(noise.max()), rounding), least):
         return _standing(times, curve, noise, rounding), False
-    edges = _blocks(curve, noise, rounding)
+    edges = _blocks(curve, noise, max(rounding, _BLOCK * least))
     lengths = np.diff(times[edges])
     speeds = np.maximum(-np.diff(curve[edges]), rounding or 1e-300) / lengths
     slow = _dips(np.log(speeds))

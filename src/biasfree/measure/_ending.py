@@ -15,7 +15,7 @@ from jaxtyping import Bool
 
 from biasfree.measure._alone import Alone, alone
 from biasfree.measure._cutting import Cut
-from biasfree.measure._inner_growth import Part, inner_growth
+from biasfree.measure._inner_growth import Part, inner_growth, turned
 from biasfree.measure._waking import Waking, lag, sees, waking
 from biasfree.networks import Network
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _ROUNDS = 6
 # A group that can make so many times the smallest visible fall by itself ends a plateau.
 _PLENTY = 10.0
-# Awake neurons whose own flow goes on before this share of the time that their parts need have not waited for them.
-_TURNED = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +81,14 @@ def ending(run: "Trajectory", each: Cut, sleeping: Bool[np.ndarray, "width"], le
         run.settings["weight_decay"],
         run.settings.get("learning_rate", 0.0),
     )
-    asleep, found = sleeping.copy(), None
+    asleep, found, slope = sleeping.copy(), None, 1.0 if run.template.is_linear else run.template.slope
     for unseen in range(_ROUNDS):
         awake = alone(run, each, ~asleep, least)
         future = waking(begin, np.flatnonzero(asleep), run.dataset, awake, decay, rate)
         parts = _parts(awake, run, ~asleep) if run.template.widths[-1] > 1 else ()
         ended = min((part.end for part in parts if part.fall >= _PLENTY * least), default=awake.end)
-        if awake.end - each.begin < _TURNED * (ended - each.begin):
-            # They turn, and find more to learn, before these parts have grown.
+        if parts and awake.end < np.inf and turned(awake, run.dataset.inputs, slope, parts[0].rate) < ended:
+            # They enter other cells before these parts have grown, and what was linearised holds no longer.
             ended = awake.end
         end = min(future.end, ended)
         if found is None:

@@ -8,8 +8,8 @@ go on pulling at the group's small parts across. Linearised about the rest θ* t
 
 averages over the samples understood. What changes the output at first order is stiff and dies out. What does not, the
 parts b_h(z, u) with Σ a_h b_h = 0, grows at the singular value: a group of n neurons has n − 1 such parts, and a single
-neuron has none. As Bθ* = λθ*, growing directions are orthogonal to θ*: the weights at the plateau's first moment,
-projected on them, are what grows. What it makes of the loss is told by the rule of ``_waking``.
+neuron has none. A part p of rate μ moves at μp, so that the velocity where the neurons are slowest, projected on a
+growing eigenvector and divided by its rate, is what grows. What it makes of the loss follows by ``_waking``.
 """
 
 from typing import NamedTuple
@@ -54,30 +54,67 @@ class Part(NamedTuple):
 def inner_growth(awake: Alone, inputs: Float[np.ndarray, "samples dim"], decay: float) -> tuple[Part, ...] | None:
     """The growing parts of awake neurons, the fastest first; None where there are too many weights to tell.
 
+    None are listed where the neurons have not come to rest: what speeds them up is mostly slower than they are.
+
     Args:
         awake: the awake neurons alone, of a two-layer network with several outputs.
         inputs: of the samples.
         decay: λ.
     """
-    begun, rested, last = awake.begun, awake.rested, awake.stretches[-1]
-    if begun is None or rested is None:
+    if awake.later is None:
         return ()
+    rested, last = awake.later[1][0], awake.stretches[-1]
     residuals = last.residuals.reshape(len(inputs), -1)
     if sum(np.asarray(layer).size for layer in rested.weights) > _MOST:
         return None
     active, frames = _responses(rested, inputs)
-    rates, modes = np.linalg.eigh(_linearised(rested, inputs, active, frames, residuals, last.curvature))
+    pulls = _pulls(inputs, active, frames, residuals)
+    rates, modes = np.linalg.eigh(_linearised(rested, inputs, active, frames, pulls, last.curvature))
     least = max(NO_RATE * pull(inputs, last.residuals), 2 * awake.still)
     growing = np.flatnonzero(rates - decay > least)[::-1]
-    weights = np.concatenate([np.asarray(begun.weights[0]), np.asarray(begun.weights[1]).T], axis=1)
+    velocity = _velocity(rested, pulls, decay)
+    # Where they are slowest, what speeds them up and what slows them down are even: Σμ_i(e_iᵀθ̇)² = 0.
+    speeding = np.maximum(rates - decay, 0.0) * (modes.T @ velocity.ravel()) ** 2
+    if speeding[growing].sum() < 0.5 * speeding.sum():
+        return ()
     found = []
     for together in _runs(rates[growing]):
-        here = modes[:, growing[together]]
-        part = (here @ (here.T @ weights.ravel())).reshape(weights.shape)
-        rate = float(rates[growing[together[0]]])
-        one = _part(part, rate - decay, awake.stretches[0].begin, inputs, active, residuals, last.curvature)
+        here, net = modes[:, growing[together]], rates[growing[together]] - decay
+        part = (here @ (here.T @ velocity.ravel() / net)).reshape(velocity.shape)
+        one = _part(part, float(net[0]), awake.rest, inputs, active, residuals, last.curvature)
         found += [] if one is None else [one]
     return tuple(found)
+
+
+def _pulls(inputs: np.ndarray, active: np.ndarray, frames: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+    """M of every neuron's cell, within the boundaries that it slides on."""
+    matrix = np.einsum("hp,pd,pk->hdk", active, inputs, residuals) / len(inputs)
+    return np.asarray(np.einsum("hde,hek->hdk", frames, matrix))
+
+
+def _velocity(network: Network, pulls: np.ndarray, decay: float) -> np.ndarray:
+    """(ẇ, v̇) of every neuron."""
+    first, second = np.asarray(network.weights[0]), np.asarray(network.weights[1]).T
+    moved = [np.einsum("hdk,hk->hd", pulls, second), np.einsum("hdk,hd->hk", pulls, first)]
+    return np.concatenate(moved, axis=1) - decay * np.concatenate([first, second], axis=1)
+
+
+def turned(awake: Alone, inputs: Float[np.ndarray, "samples dim"], slope: float, rate: float) -> float:
+    """When the first awake neuron has crossed a line that matters to parts of this rate; infinite if none does.
+
+    A line matters if M, and with it a rate, differs on its two sides by more than rates that are taken for the same.
+    """
+    if awake.later is None:
+        return np.inf
+    grouped, residuals = lines(inputs), awake.stretches[-1].residuals.reshape(len(inputs), -1)
+    _, even, _ = grouped.pulls(residuals / len(inputs))
+    matters = (1 - slope) * np.linalg.norm(even, axis=1) > _SAME_RATE * rate
+    times, networks = awake.later
+    cells = sides(np.asarray(networks[0].weights[0]), grouped)[:, matters]
+    for time, network in zip(times[1:], networks[1:], strict=True):
+        if (sides(np.asarray(network.weights[0]), grouped)[:, matters] != cells).any():
+            return float(time)
+    return np.inf
 
 
 def _responses(network: Network, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,14 +137,12 @@ def _linearised(
     inputs: np.ndarray,
     active: np.ndarray,
     frames: np.ndarray,
-    residuals: np.ndarray,
+    matrix: np.ndarray,
     curvature: np.ndarray,
 ) -> np.ndarray:
     """B − JᵀHJ, a symmetric matrix over all (w, v), neuron after neuron."""
     first, second = np.asarray(network.weights[0]), np.asarray(network.weights[1]).T
     (width, dim), outputs, samples = first.shape, second.shape[1], len(inputs)
-    matrix = np.einsum("hp,pd,pk->hdk", active, inputs, residuals) / samples
-    matrix = np.einsum("hde,hek->hdk", frames, matrix)
     seen = np.einsum("hde,hp,pe->hpd", frames, active, inputs)
     jacobian = np.zeros((samples, outputs, width, dim + outputs))
     jacobian[..., :dim] = np.einsum("hpd,hk->pkhd", seen, second)

@@ -1,5 +1,6 @@
 """Why a plateau ends, or never does."""
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ NOT_TOLD = Reason("not told", "It is explained for two-layer networks on the flo
 
 
 def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndarray, float]]) -> Reason:
-    """The reason for what happens to a plateau of a two-layer network.
+    """The reason for what happens to a plateau of a two-layer network; see ``Reason``.
 
     Args:
         future: what becomes of it.
@@ -47,6 +48,15 @@ def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndar
         run: the run.
         way: residuals and durations of the plateaus before it.
     """
+    told = _reason(future, each, run, way)
+    left_out = future.waking.undecided
+    if not left_out:
+        return told
+    sleepers = "1 sleeper" if left_out == 1 else f"{left_out} sleepers"
+    return Reason(told.kind, f"{told.text} The way of {sleepers} could not be decided and is left out.")
+
+
+def _reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndarray, float]]) -> Reason:
     end, until = future.end, float(run.times[-1])
     if math.isfinite(end):
         kind = "turning" if future.turning and not future.inner else "grows"
@@ -55,7 +65,8 @@ def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndar
             text = "The awake neurons" if future.inner else "Awake neurons still turn and"
             text += " end it by themselves"
         if future.unseen:
-            text = f"{future.unseen} of these groups wake without a visible fall of the loss; the next one ends it"
+            which = "One of these groups wakes" if future.unseen == 1 else f"{future.unseen} of these groups wake"
+            text = f"{which} without a visible fall of the loss; the next one ends it"
         text += f" at t ≈ {end:.4g} by prediction"
         if math.isfinite(each.end):
             return Reason(kind, f"{text}, {each.end:.4g} measured.")
@@ -77,5 +88,6 @@ def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndar
     )
     slope = 1.0 if run.template.is_linear else run.template.slope
     scale = min(max(float(np.linalg.norm(np.asarray(layer))) for layer in run.template.weights), 1.0)
-    told = missing(data, slope, way, residuals, scale, run.settings["weight_decay"])
-    return Reason("nobody grows", f"{text} {told}")
+    with contextlib.suppress(ArithmeticError):  # of several outputs, where a random neuron's way cannot be decided
+        text += " " + missing(data, slope, way, residuals, scale, run.settings["weight_decay"])
+    return Reason("nobody grows", text)

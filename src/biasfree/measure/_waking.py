@@ -14,6 +14,7 @@ gathers at a pair of singular vectors of M. In an awake neuron's cell only what 
 belongs to the plateau before it, is made when ⟨h s²⟩/⟨r s⟩ = 1 − √0.9. The first gathering group to reach this ends it.
 """
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,7 @@ class Waking:
         fall: how far the loss can fall along their direction alone.
         resting: sleepers that feel no pull where they end: in an awake neuron's cell, or at a boundary.
         inactive: sleepers that are active on no sample (slope 0).
+        undecided: how many were left out, as their way could not be decided (several outputs).
     """
 
     growth: tuple[Gathering, ...]
@@ -57,6 +59,7 @@ class Waking:
     fall: float
     resting: Int[np.ndarray, "resting"]
     inactive: Int[np.ndarray, "inactive"]
+    undecided: int = 0
 
     @classmethod
     def nobody(cls, inactive: Int[np.ndarray, "inactive"] | None = None) -> "Waking":
@@ -82,6 +85,9 @@ def waking(
         awake: the awake neurons alone.
         decay: λ.
         learning_rate: η of descent, whose clock runs slow by ηρ/ln(1 + ηρ); 0 for a flow.
+
+    Raises:
+        ArithmeticError: with several outputs, no sleeper's way could be decided.
     """
     none = np.zeros(0, dtype=int)
     begin = awake.stretches[0].begin
@@ -91,7 +97,8 @@ def waking(
     if not sleeping.size:
         return Waking.nobody(inactive)
     sleepers = Network([rows, np.asarray(network.weights[1])[:, sleeping]], network.slope)
-    flows = _followed(sleepers, dataset, awake.stretches, decay)
+    decided, flows = _decided(sleepers, dataset, awake.stretches, decay)
+    undecided, sleeping = len(sleeping) - len(decided), sleeping[decided]
     flow, last = flows[-1], awake.stretches[-1]
     # Who sleeps in an awake neuron's cell grows while that one comes to rest, and no longer: the last stretch decides.
     reach = pull(dataset.inputs, last.residuals)
@@ -109,7 +116,7 @@ def waking(
     fall = 0.0
     if first.size:
         fall = float((flow.rate[first[0]] - decay) ** 2 / (2 * _weights(flow, dataset.inputs, last)[first[0]]))
-    return Waking(groups, float(end), sleeping[first], fall, resting, inactive)
+    return Waking(groups, float(end), sleeping[first], fall, resting, inactive, undecided)
 
 
 def sees(network: Network, inputs: Float[np.ndarray, "samples dim"]) -> Bool[np.ndarray, "width"]:
@@ -124,6 +131,25 @@ def sees(network: Network, inputs: Float[np.ndarray, "samples dim"]) -> Bool[np.
 def lag(gain: float) -> float:
     """By what descent's clock runs slow: ηρ/ln(1 + ηρ); 1 for a flow, η = 0."""
     return float(gain / np.log1p(gain)) if gain else 1.0
+
+
+def _decided(
+    sleepers: Network, dataset: Dataset, stretches: tuple[Stretch, ...], decay: float
+) -> tuple[Int[np.ndarray, "decided"], list[Flow]]:
+    """The sleepers whose way can be decided, and their flows; all but a few, if not all."""
+    first, second = (np.asarray(layer) for layer in sleepers.weights)
+    try:
+        return np.arange(len(first)), _followed(sleepers, dataset, stretches, decay)
+    except ArithmeticError:
+        kept = []
+        for h in range(len(first)):
+            with contextlib.suppress(ArithmeticError):
+                _followed(Network([first[[h]], second[:, [h]]], sleepers.slope), dataset, stretches, decay)
+                kept.append(h)
+        if not kept:
+            raise
+        left = Network([first[kept], second[:, kept]], sleepers.slope)
+        return np.array(kept), _followed(left, dataset, stretches, decay)
 
 
 def _followed(sleepers: Network, dataset: Dataset, stretches: tuple[Stretch, ...], decay: float) -> list[Flow]:

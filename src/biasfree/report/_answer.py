@@ -15,6 +15,7 @@ from biasfree.provenance import environment
 from biasfree.report._course_plot import plot_bends, plot_courses
 from biasfree.report._inspection_plots import plot_filters, plot_inspection, plot_layers
 from biasfree.report._page import _STYLE
+from biasfree.report._plateau_plot import plot_plateaus
 from biasfree.report._plots import STYLE
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ PICTURES: Mapping[str, Callable[..., "Figure"]] = {
     "filters": plot_filters,
     "inspection": plot_inspection,
     "layers": plot_layers,
+    "plateaus": plot_plateaus,
 }
 # Rows of a table that a terminal shows.
 _ROWS = 12

@@ -102,7 +102,7 @@ def _apart(levels: Mapping[str, float], distance: float) -> list[tuple[str, floa
     apart: list[tuple[str, float]] = []
     for name, level in sorted(levels.items(), key=lambda pair: pair[1]):
         if apart and level - apart[-1][1] < distance:
-            apart[-1] = (f"{apart[-1][0]}, {name}", apart[-1][1])
+            apart[-1] = (f"{apart[-1][0]}; {name}", apart[-1][1])
         else:
             apart.append((name, level))
     return apart

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.ndimage import maximum_filter
 
 from biasfree.datasets import Dataset
 from biasfree.lines import lines
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _GRID = 121
 _SAMPLES, _LINES, _PANELS, _NAMED = 400, 40, 4, 12
+# Where outputs are below this share of the targets all around, there is silence and no line where they change sign.
+_SILENT = 1e-3
 
 
 def output_map(network: Network, data: Dataset, *, reach: float | None = None) -> "Figure":
@@ -88,7 +91,10 @@ def draw_map(
         surface = values[..., output]
         image = axes.pcolormesh(side, side, surface, rasterized=True, shading="auto", **colour_of)
         if surface.min() < 0 < surface.max():
-            axes.contour(side, side, surface, levels=[0.0], colors="grey", linewidths=0.7)
+            silent = maximum_filter(np.abs(surface), 3) < _SILENT * top
+            if not silent.all():
+                heard = np.ma.masked_array(surface, silent)
+                axes.contour(side, side, heard, levels=[0.0], colors="grey", linewidths=0.7)
     if samples:
         axes.scatter(points[seen, 0], points[seen, 1], c=targets[seen], **colour_of, **spots)
     axes.set(xlabel=names[0], ylabel=names[1], xlim=(-half, half), ylim=(-half, half))

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST = 6
+# How much of a last plateau that does not end is drawn, as a share of the time before it.
+_TAIL = 0.4
+# Losses below this share of the first are fits.
+_FITTED = 1e-9
 
 
 def plot_plateaus(run: Trajectory | Plateaus) -> "Figure":
@@ -43,13 +47,14 @@ def plot_plateaus(run: Trajectory | Plateaus) -> "Figure":
             axes = figure.add_subplot(rows[1, k])
             draw = _map if trajectory.dataset.dim == 2 and trajectory.template.widths[-1] == 1 else _directions
             draw(axes, trajectory, each)
-            axes.set_title(f"{k + 1}: loss {each.level:.3g}", fontsize=7)
+            level = each.level if abs(each.level) > _FITTED * abs(float(trajectory.losses[0])) else 0.0
+            axes.set_title(f"{k + 1}: loss {level:.3g}", fontsize=7)
     return figure
 
 
 def _curve(axes: Any, run: Trajectory, explained: Plateaus) -> None:
     axes.plot(run.times, run.losses, color="black")
-    last = float(run.times[-1])
+    last = _last_shown(run, explained)
     for k, each in enumerate(explained):
         colour = COLOURS[k % len(COLOURS)]
         axes.axvspan(each.begin, min(each.end, last), color=colour, alpha=0.12, linewidth=0)
@@ -66,7 +71,16 @@ def _curve(axes: Any, run: Trajectory, explained: Plateaus) -> None:
     axes.set_xlim(0, last)
     axes.set_ylim(bottom=0)
     if any(each.ends for each in explained):
-        axes.legend(loc="upper right")
+        axes.legend(loc="upper right", frameon=True, framealpha=0.9, edgecolor="none")
+
+
+def _last_shown(run: Trajectory, explained: Plateaus) -> float:
+    """The end of the time axis: the run's, but of a long rest at the end only its beginning."""
+    last, resting = float(run.times[-1]), explained[-1]
+    if resting.ends or explained.falling or not resting.begin:
+        return last
+    foreseen = resting.predicted_end if math.isfinite(resting.predicted_end) else 0.0
+    return min(last, (1 + _TAIL) * max(resting.begin, foreseen))
 
 
 def _at(run: Trajectory, each: Plateau) -> Any:
@@ -78,20 +92,24 @@ def _map(axes: Any, run: Trajectory, each: Plateau) -> None:
     """The output on a square around the samples, with the active directions as arrows."""
     draw_map(axes, _at(run, each), run.dataset)
     length = 0.7 * axes.get_xlim()[1]
+    arrow = {"arrowstyle": "->", "lw": 0.9, "color": "black", "shrinkA": 0, "shrinkB": 0}
     for one in each.directions if each.growth is not None else ():
-        axes.annotate("", length * one.direction, (0, 0), arrowprops={"arrowstyle": "->", "lw": 0.9, "color": "black"})
+        # Under the samples, which have zorder 3.
+        axes.annotate("", length * one.direction, (0, 0), arrowprops=arrow, zorder=2.5)
     axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
 
 
 def _directions(axes: Any, run: Trajectory, each: Plateau) -> None:
-    """The sizes of the active directions."""
-    sizes = [one.size for one in each.directions]
-    if sizes:
-        colours = [COLOURS[0] if one.sign >= 0 else COLOURS[1] for one in each.directions]
-        axes.bar(range(1, len(sizes) + 1), sizes, color=colours)
-        axes.set_xticks(range(1, len(sizes) + 1))
-    else:
-        axes.text(0.5, 0.5, "none awake", ha="center", va="center", transform=axes.transAxes, fontsize=7)
-        axes.set_xticks([])
+    """The sizes of the active directions; of one output, red ones raise it and blue ones lower it."""
+    sizes, numbers = [one.size for one in each.directions], range(1, len(each.directions) + 1)
     axes.set_xlabel("active direction", fontsize=7)
+    if not sizes:
+        axes.text(0.5, 0.5, "none awake", ha="center", va="center", transform=axes.transAxes, fontsize=7)
+        axes.set(xticks=[], yticks=[])
+        return
+    signs = [one.sign for one in each.directions]
+    axes.bar(numbers, sizes, color=[COLOURS[0] if sign < 0 else COLOURS[1] if sign else "grey" for sign in signs])
+    named = ["v > 0" if sign > 0 else "v < 0" if sign else str(k) for k, sign in enumerate(signs, 1)]
+    axes.set_xticks(numbers, named)
+    axes.tick_params(labelsize=6)
     axes.set_ylabel("size", fontsize=7)

@@ -35,6 +35,8 @@ from biasfree.theory._half_spaces import HalfSpaces, half_spaces
 
 # Rates below this share of what the residuals could pull with are zero.
 _NO_RATE = 1e-9
+# Net rates of an awake group's own direction below this share of the decay are what rounding leaves of zero.
+_ZERO = 1e-4
 _FEW_LINES, _DRAWN, _DRAWN_FEW, _LARGE = 20, 2000, 8000, 1e10
 # Of more kinds of sleepers than this the rarest are left out.
 _KINDS = 5
@@ -122,10 +124,13 @@ class Departure:
         for each in self.leavers:
             rows.append(f"{each.share:.2%} of neurons sleep where they grow at rate {each.rate:.4g}")
         if np.isfinite(self.time):
+            never = self.stays(self.width)
             rows.append(
                 f"left at t ≈ {self.time:.4g} from init scale {self.init_scale:g}, {self.per_e_fold:.4g} later for "
-                f"every e-fold below; with probability {self.stays(self.width):.2g} never at width {self.width}"
+                f"every e-fold below; with probability {never:.2g} never at width {self.width}"
             )
+            if never > 0.5:
+                rows.append("most draws lack the sleepers that it takes, and never leave")
         else:
             rows.append(f"never left: {self.reason}")
         return "\n".join(rows)
@@ -196,7 +201,7 @@ def departure(
     fall = rest.loss - rest.linear_loss + BELOW * first_loss
     kinds, rival = _kinds(early, awake, escape_time, dataset, rest, neurons, decay)
     companies: tuple[tuple[bool, ...], ...] = ()
-    time, later, reason = np.inf, np.nan, _NO_GROWTH if not growing else _nobody(drawn, len(kinds))
+    time, later, reason = np.inf, np.nan, _NO_GROWTH if not growing else _nobody(drawn, kinds)
     if kinds:
         companies = tuple(
             company
@@ -223,7 +228,8 @@ def departure_threshold(dataset: Dataset, slope: float = 0.0, loss: str = "squar
     """The weight decay λ at and above which no direction grows on the plateau: max_u |G_λ(u)| − λ = 0.
 
     G_λ is that of the residuals of the regularised plateau, which differ from the unregularised ones by first order in
-    λ; the threshold is therefore not ρ(0), but the root of ρ(λ) = λ.
+    λ; the threshold is therefore not ρ(0), but the root of ρ(λ) = λ. Where it takes several kinds of sleepers to leave,
+    that ends at a smaller λ already, which ``departure`` knows: beside the kinds that rest the others shrink.
 
     Raises:
         ValueError: as ``departure``.
@@ -255,16 +261,20 @@ def _growth(
     none = _NO_RATE * reach
     kept = []
     for each in maxima:
-        own = rest.maps[0] if each.sign > 0 else -rest.maps[1]
-        beside = float(each.direction @ own) >= (1 - 1e-9) * float(np.linalg.norm(own))
-        # An awake group is an extremum itself, of rate λ.
-        if each.rate - decay > none and not (beside and each.rate - decay < 1e-4 * max(decay, none)):
-            kept.append(each._replace(rate=each.rate - decay))
+        net = each.rate - decay
+        if net > none and not (_of_awake(each.direction, each.sign, rest) and net < _ZERO * max(decay, none)):
+            kept.append(each._replace(rate=net))
     best = kept[0] if kept else None
     lower = best.rate if best else 0.0
     upper = lower if bound.exact else max(bound.upper - decay, lower)
     direction = best.direction if best else bound.direction
     return tuple(kept), Bound(lower, upper, direction, bound.exact or upper == lower, np.nan)
+
+
+def _of_awake(direction: np.ndarray, sign: int, rest: HalfSpaces) -> bool:
+    """Whether this is an awake group's own direction: an extremum too, whose net rate is zero up to rounding."""
+    own = rest.maps[0] if sign > 0 else -rest.maps[1]
+    return bool(direction @ own >= (1 - 1e-9) * np.linalg.norm(own))
 
 
 def _escape(
@@ -307,6 +317,8 @@ def _kinds(
         # One that shrinks by itself under decay may grow beside another.
         if not members.size or group.rate <= max(_NO_RATE * reach, 0.5 * decay):
             continue
+        if abs(rate) < _ZERO * decay and _of_awake(group.direction, group.sign, rest):
+            continue
         share = len(members) / len(awake)
         k = float(np.median(sizes[1][members] - sizes[0][members])) / escape if escape else 0.0
         # Of a middling one, or of as many as the width has; decay has worked on all of them until the escape.
@@ -335,11 +347,12 @@ _NO_GROWTH = (
 )
 
 
-def _nobody(drawn: int, kinds: int) -> str:
+def _nobody(drawn: int, kinds: Sequence[Leaver]) -> str:
     if kinds:
+        others = "shrink under weight decay" if any(kind.rate < 0 for kind in kinds) else "are missing"
         return (
             f"of {drawn} random neurons some still grow when the linear solution is reached, but they find only a "
-            "little to learn beside the awake groups, and those that would go on with them are missing"
+            f"little to learn beside the awake groups, and those that would go on with them {others}"
         )
     return (
         f"there are growing directions, but of {drawn} random neurons none is in their basins when the linear solution "
