@@ -135,7 +135,7 @@ def as_dataset(
     Args:
         data: of an array with two axes the last column is the target, or the column whose number ``target`` gives.
         target, drop, categories: as of ``from_table``; columns of arrays are called "0", "1", ….
-        sep, decimal: of text files, found out by default.
+        sep, decimal: of text files; guessed by default.
 
     Raises:
         ValueError: anything else, or data that are not what they should be.
@@ -264,7 +264,7 @@ def _one_hot(table: "pd.DataFrame", targets: list[str], name: str, notes: list[s
 
 
 def check_numbers(table: "pd.DataFrame", name: str) -> None:
-    """Raise ValueError unless every entry of a table is a number and its columns can be told apart."""
+    """Raise ValueError unless every entry of a table is a number and its columns have different names."""
     if table.empty:
         raise ValueError(f"{name} has no rows of numbers.")
     _check_repeated(list(table.columns), name)
