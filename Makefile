@@ -8,6 +8,9 @@ ifneq ($(shell $(RUN)python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(ab
 $(shell rm -rf $(VENV))
 endif
 
+# Compiled sources are kept wherever they can be: without them each of the processes that tests start compiles all anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: report explore docs test test-slow test-torch check bench sweeps dist smoke format clean
 
 report: $(VENV)/ready
@@ -23,9 +26,10 @@ docs: $(VENV)/ready
 	$(RUN)pytest -q -m slow tests/site/test_site.py
 	@echo "wrote docs/_build/html/index.html"
 
-# Two processes; a file's tests stay together, since they share runs and compiled functions.
+# Two processes; a file's tests stay together, since they share runs and compiled functions. tests/conftest.py says in
+# which order the files come.
 test: $(VENV)/ready
-	$(RUN)pytest -n 2 --dist loadfile
+	$(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/ready
 	$(RUN)pytest -m slow

@@ -61,9 +61,9 @@ def test_the_first_seed_says_which_starts_are_looked_at() -> None:
 
 
 def test_departure_is_predicted_to_ten_percent(six) -> None:
-    """Against a simulation of its own: when the loss has left the plateau of the linear solution by 3 %."""
+    """Against the exact flow: when the loss has left the plateau by 3 %. By adaptive steps, and ten starts: slow."""
     start = bf.Network.init([2, 100, 1], 0.0, 1e-3, seed=0)
-    run = bf.gradient_flow(start, bf.datasets.six_points(), until=800, method="tsit5", rtol=1e-5, stop=0.4286)
+    run = bf.gradient_flow(start, bf.datasets.six_points(), until=800, stop=0.4286)
     assert run.status.name == "loss level"
     assert six.departure_time == pytest.approx(run.times[-1], rel=0.1)
     assert six.checks[0].measured["departure_time"] == pytest.approx(six.departure_time, rel=0.02)

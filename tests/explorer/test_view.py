@@ -1,4 +1,4 @@
-"""A view is checked, reproduced by its own Python, and predicted by theory where theory speaks."""
+"""A view is checked, reproduced by its own Python, and predicted by theory where theory applies."""
 
 import contextlib
 import io

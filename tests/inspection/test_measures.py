@@ -27,7 +27,7 @@ def points_of(name, count=6):
     return graph, given(data, graph.ports)
 
 
-@pytest.mark.parametrize("name", ["denoiser", "residual", "unet"])
+@pytest.mark.parametrize("name", ["denoiser", "residual", pytest.param("unet", marks=pytest.mark.slow)])
 def test_local_maps_are_derivatives(name) -> None:
     """By few products, all at once, one by one from the left, and by differences of values."""
     graph, points = points_of(name)

@@ -31,10 +31,8 @@ def diagnose(
         list[str] | None, typer.Option(help="Column of the file to predict; several times for several outputs.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; several times for several.")] = None,
-    sep: Annotated[
-        str | None, typer.Option(help="What separates entries of a text file; found out by default.")
-    ] = None,
-    decimal: Annotated[str | None, typer.Option(help=". or , in numbers of a text file; found out by default.")] = None,
+    sep: Annotated[str | None, typer.Option(help="What separates entries of a text file; guessed by default.")] = None,
+    decimal: Annotated[str | None, typer.Option(help=". or , in numbers of a text file; guessed by default.")] = None,
     categories: Annotated[
         Categories | None, typer.Option(help="onehot: columns of words become columns of 0 and 1.")
     ] = None,
@@ -66,7 +64,7 @@ def diagnose(
 
     if quiet:
         os.environ["BIASFREE_QUIET"] = "1"
-    # Everything that can be wrong is found out before the work starts.
+    # Every argument is checked before the work starts.
     for path, endings in ((json_file, (".json",)), (html, (".html",)), (plot, _plots.FORMATS)):
         if path is not None:
             files.writable(path, endings)

@@ -35,7 +35,7 @@ def inspect(
     """Tell how far a trained network is from linear on your data, and what it does: any ONNX graph, or layers."""
     from biasfree import files, inspection
 
-    # Everything that can be wrong is found out before the work starts.
+    # Every argument is checked before the work starts.
     for path, suffixes in ((compress, (".npz", ".onnx")), (json_file, (".json",)), (html_file, (".html",))):
         if path is not None:
             files.writable(path, suffixes)

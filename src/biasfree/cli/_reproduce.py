@@ -47,7 +47,7 @@ def reproduce(
         return
     if quiet:
         os.environ["BIASFREE_QUIET"] = "1"
-    # Everything that can be wrong is found out before the work starts.
+    # Every argument is checked before the work starts.
     if json_file is not None:
         files.writable(json_file, (".json",))
     files.folder(out)
@@ -97,7 +97,7 @@ def _progress(quiet: bool, total: int) -> "Callable[[str, str], None] | None":
         return None
     ended = 0
 
-    def tell(study: str, state: str) -> None:
+    def show(study: str, state: str) -> None:
         nonlocal ended
         if state == "running":
             typer.echo(f"  …     {study}", err=True)
@@ -105,7 +105,7 @@ def _progress(quiet: bool, total: int) -> "Callable[[str, str], None] | None":
             ended += 1
             typer.echo(f"{ended:3}/{total:<3} {study}: {state}", err=True)
 
-    return tell
+    return show
 
 
 def _table(outcomes: "Sequence[Outcome]") -> None:

@@ -1,4 +1,4 @@
-"""``biasfree simulate``: train a network and tell how it went."""
+"""``biasfree simulate``: train a network and print how it went."""
 
 import os
 from enum import StrEnum
@@ -57,7 +57,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Train a network by gradient flow (or descent) and tell how it went."""
+    """Train a network by gradient flow (or descent) and print how it went."""
     from biasfree import checks, files
     from biasfree.dynamics import Stop, gradient_descent, gradient_flow
     from biasfree.networks import Network
@@ -65,7 +65,7 @@ def simulate(
 
     if quiet:
         os.environ["BIASFREE_QUIET"] = "1"
-    # Everything that can be wrong is found out before the work starts.
+    # Every argument is checked before the work starts.
     if out is not None:
         files.writable(out, (".nc",))
     if plot is not None:

@@ -1,4 +1,4 @@
-"""``biasfree sweep``: a plan of many runs, and the picture of what they found."""
+"""``biasfree sweep``: a plan of many runs, and a picture of their results."""
 
 import json
 import logging
@@ -101,7 +101,7 @@ def _run(
         from biasfree import files, report, sweeps
         from biasfree.report import _plots
 
-        # Everything that can be wrong is found out before the work starts.
+        # Every argument is checked before the work starts.
         plan = sweeps.load_plan(name)
     base = Path(name) if Path(name).suffix else Path(f"{name}.toml")
     result = files.writable(out or base.with_suffix(".nc"), (".nc",))
@@ -113,19 +113,19 @@ def _run(
             _on(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT)),  # a batch system's time limit, say
             report.sweep_progress(quiet or as_json) as progress,
         ):
-            found = sweeps.run_plan(plan, kept, workers=workers, scheduler=scheduler, progress=progress)
-        _write(found, result, plot, show)
+            outcome = sweeps.run_plan(plan, kept, workers=workers, scheduler=scheduler, progress=progress)
+        _write(outcome, result, plot, show)
     except KeyboardInterrupt:
-        logging.getLogger("asyncio").disabled = True  # else it tells, as the process ends, what Dask left behind
+        logging.getLogger("asyncio").disabled = True  # else it logs, as the process ends, what Dask left open
         typer.echo(f"interrupted; finished runs are kept in {kept}, and the same command goes on.", err=True)
         sys.exit(130)
     except (sweeps.StoreError, sweeps.ClusterError) as error:
         typer.echo(f"biasfree: {error}", err=True)
         sys.exit(1)
     if as_json:
-        typer.echo(json.dumps(found.summary() | {"file": str(result)}, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(outcome.summary() | {"file": str(result)}, indent=2, ensure_ascii=False))
     elif not quiet:
-        typer.echo(str(found))
+        typer.echo(str(outcome))
         for path in filter(None, (result, plot)):
             typer.echo(f"  wrote    {path}")
 
@@ -139,13 +139,13 @@ def _on(number: int, handler: Any) -> Iterator[None]:
         signal.signal(number, before)
 
 
-def _write(found: "Sweep", result: Path, plot: Path | None, show: list[str] | None) -> None:
+def _write(outcome: "Sweep", result: Path, plot: Path | None, show: list[str] | None) -> None:
     from biasfree import report, sweeps
 
     try:
-        found.save(result)
+        outcome.save(result)
         if plot is not None:
-            report.save_figure(found.plot(show or None), plot)
+            report.save_figure(outcome.plot(show or None), plot)
     except OSError as error:
         raise sweeps.StoreError(
             f"cannot write the result: {error.strerror or error}. All runs are kept; make room, and the same command "

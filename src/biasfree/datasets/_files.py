@@ -55,8 +55,8 @@ def load(
         path: a file that ends in .csv, .tsv (or either and .gz), .npz or .parquet.
         target: the column, or array, to predict; several columns are several outputs.
         drop: columns to leave out.
-        sep: what separates the entries of a text file; found out by default.
-        decimal: "." or ","; found out by default.
+        sep: what separates the entries of a text file; guessed by default.
+        decimal: "." or ","; guessed by default.
         categories: "onehot" turns columns of words into columns of 0 and 1; they are refused without.
         classes: whether the target is a class; by default if it is words.
 

@@ -144,7 +144,7 @@ def as_dataset(
         data: of an array with two axes the last column is the target, or the column whose number ``target`` gives;
             a dictionary of columns is a table. Targets of a pair may be words, which are classes.
         target, drop, categories: as of ``from_table``; columns of arrays are called "0", "1", ….
-        sep, decimal: of text files, found out by default.
+        sep, decimal: of text files; guessed by default.
 
     Raises:
         ValueError: anything else, or data that are not what they should be.
@@ -280,7 +280,7 @@ def _one_hot(table: "pd.DataFrame", targets: list[str], name: str, notes: list[s
 
 
 def check_numbers(table: "pd.DataFrame", name: str) -> None:
-    """Raise ValueError unless every entry of a table is a number and its columns can be told apart."""
+    """Raise ValueError unless every entry of a table is a number and its columns have different names."""
     if table.empty:
         raise ValueError(f"{name} has no rows of numbers.")
     _check_repeated(list(table.columns), name)

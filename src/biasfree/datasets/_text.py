@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _SEPARATORS = (",", ";", "\t", "|")
 # What is looked at to find out how entries are separated.
-_LOOKED_AT, _ROWS = 65_536, 50
+_SAMPLED_BYTES, _ROWS = 65_536, 50
 _DECIMAL_COMMA, _DECIMAL_POINT = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?"), re.compile(r"[-+]?\d*\.\d+([eE][-+]?\d+)?")
 # Beyond so many bytes, data that were packed more tightly than this are taken for a bomb.
 LARGE, PACKED = 2**28, 100
@@ -38,7 +38,7 @@ class Source(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The ending that tells the format."""
+        """The ending that names the format."""
         return Path(self.name[:-3] if self.packed else self.name).suffix.lower()
 
     def opened(self) -> Any:
@@ -62,7 +62,7 @@ def read_text(source: Source, sep: str | None = None, decimal: str | None = None
 
     Args:
         source: CSV or TSV, packed by gzip or not.
-        sep, decimal: found out from the first rows unless given.
+        sep, decimal: guessed from the first rows unless given.
 
     Raises:
         ValueError: text that is no table.
@@ -138,8 +138,8 @@ def _first_lines(source: Source) -> list[str]:
     """Some whole rows from the top, as far as they are text."""
     try:
         with _unpacked(source) as stream:
-            top = stream.read(_LOOKED_AT)
-            whole = len(top) < _LOOKED_AT
+            top = stream.read(_SAMPLED_BYTES)
+            whole = len(top) < _SAMPLED_BYTES
             if source.packed:
                 _measure(source, stream, len(top))
     except (OSError, EOFError, zlib.error) as error:

@@ -84,7 +84,7 @@ def diagnose(
 ) -> Diagnosis:
     """Will a bias-free network be effectively linear on this data, why, until when, and what does it gain?
 
-    Two layers are predicted by theory and then checked. Of deeper networks theory speaks where Condition 3 holds and a
+    Two layers are predicted by theory and then checked. Theory covers deeper networks where Condition 3 holds and a
     linear map fits the target; elsewhere the simulation is the answer. Ctrl-C and a spent budget keep what is finished.
 
     Args:
@@ -109,7 +109,7 @@ def diagnose(
 
     Raises:
         ValueError: bad data, a loss that the targets do not have, arguments out of range, a deep network that no
-            theory speaks of without a simulation.
+            theory covers without a simulation.
 
     >>> from biasfree import datasets
     >>> diagnose(datasets.symmetric_gaussian(dim=3, pairs=20, seed=0), seeds=1, simulate=False).verdict
@@ -200,7 +200,7 @@ def _deep(asked: _Asked, starts: list[Network], found: _Found, watch: Watch) -> 
     known = [deep_forecast(start, draw.data, asked.loss, found.symmetry, draw.levels) for start in starts]
     if known[0] is None and not asked.simulate:
         raise ValueError(
-            f"nothing is predicted for {asked.depth} layers on this data: theory speaks of deep networks only where "
+            f"nothing is predicted for {asked.depth} layers on this data: theory covers deep networks only where "
             "inputs are even and a linear map fits the target. Let it simulate (leave --no-simulate out), or ask "
             "for --depth 2."
         )

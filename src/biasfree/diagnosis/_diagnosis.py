@@ -27,7 +27,7 @@ class Sampling:
     Attributes:
         rows: how many each start learned, drawn at random; as many others judged it.
         draws: how many.
-        errors: standard error of each number that rests on draws, by its name; None where they do not tell.
+        errors: standard error of each number that rests on draws, by its name; None where they do not give one.
     """
 
     rows: int

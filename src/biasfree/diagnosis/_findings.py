@@ -31,7 +31,7 @@ class Floor:
     Attributes:
         two_layer, deep: without biases, two layers, and three or more.
         with_bias: with biases: what samples of equal inputs but other targets leave.
-        payers: the samples that pay most of the two-layer network's, the dearest first.
+        payers: the samples that pay most of the two-layer network's, the costliest first.
     """
 
     two_layer: float

@@ -29,14 +29,14 @@ class Forecast:
 
     Attributes:
         how: "exact", "reduced network" or, where several outputs' neurons are too many for one, "early phase and flow";
-            of a deep network "Appendix F", or "simulation" where no theory speaks.
+            of a deep network "Appendix F", or "simulation" where no theory applies.
         reading: when it escapes, and how linear it is on the samples and as a function.
         times, losses: the learning curve.
         last: the network at its end, as a function of inputs; None where the end is not known.
         sitting: the last network before the departure; None where there is none.
         stairs: where it acts as several linear networks, the steps of the loss; with several outputs on symmetric data
             those of its modes.
-        gathering: where neurons gather at first; empty where lines are too many to tell.
+        gathering: where neurons gather at first; empty where there are too many lines to follow.
         course: the predicted networks over time, of several outputs.
     """
 

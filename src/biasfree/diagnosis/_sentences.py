@@ -20,7 +20,7 @@ _HOW = {
     "early phase and flow": "predicted by its early phase and the flow of all its neurons from there, which are too "
     "different to act as few",
     "Appendix F": "predicted by Eq. 40, the form that the layers tend to on such data",
-    "simulation": "measured, since no theory speaks of deep networks on such data",
+    "simulation": "measured, since no theory covers deep networks on such data",
 }
 # Below this share of the first loss a least loss is called none.
 _NOTHING = 1e-9
@@ -50,7 +50,7 @@ def _told_apart(found: "Diagnosis") -> list[Section]:
     names = found.dataset.classes
     return [
         Section(
-            "Which classes it tells apart", _stages.told(found.stages, names), _stages.table(found.stages[-1], names)
+            "Which classes it distinguishes", _stages.told(found.stages, names), _stages.table(found.stages[-1], names)
         )
     ]
 

@@ -20,7 +20,7 @@ _SHOWN, _NAMED = 12, 5
 
 @dataclass(frozen=True)
 class Stage:
-    """A network of a course, judged by the classes it tells apart.
+    """A network of a course, judged by the classes it distinguishes.
 
     Attributes:
         begin, end: of its plateau; ``end`` is infinite on the last one. Both are ``time`` where there is no plateau.

@@ -52,9 +52,9 @@ def gradient_flow(
     """Train by gradient flow: Ẇ = −∇L(W) − λW, from t = 0 to ``until``.
 
     The exact flow of a two-layer network goes from one activation boundary to the next, and along those on which
-    neurons slide; ``events`` of the result tells when. Where adaptive steps are used instead and a neuron slides, they
+    neurons slide; ``events`` of the result says when. Where adaptive steps are used instead and a neuron slides, they
     chatter across the boundary at a smallest step, and ``status`` says so. Adaptive steps end where the flow comes to
-    rest: what is left of the way is then in closed form, and ``stretches`` of the result tells from when on.
+    rest: what is left of the way is then in closed form, and ``stretches`` of the result says from when on.
 
     Every result is judged before it is handed out: weights and losses must be numbers, the objective may not rise, and
     the gauges must lie within a stated multiple of ``rtol``. Else ``status`` is "inaccurate" or "not finite", and says

@@ -1,4 +1,4 @@
-"""The one loop that runs every integrator: ask for a piece, save what is due, look for the end, tell the progress."""
+"""The one loop that runs every integrator: ask for a piece, save what is due, look for the end, report progress."""
 
 import math
 import time as clock_time
@@ -10,7 +10,7 @@ import numpy as np
 from biasfree.dynamics import _status, _stops
 from biasfree.dynamics._pieces import Budget, Counts, Integrator, Piece, Point, Stretch
 from biasfree.dynamics._plan import Plan
-from biasfree.dynamics._progress import ProgressCallback, Teller, next_quota
+from biasfree.dynamics._progress import ProgressCallback, Reporter, next_quota
 from biasfree.dynamics._recorder import Recorder
 from biasfree.dynamics._status import Status
 from biasfree.switching import Switches
@@ -54,7 +54,7 @@ def run(integrator: Integrator, plan: Plan, recorder: Recorder, progress: Progre
     """Integrate ``plan``; Ctrl-C ends a run at its last piece, or at its start, and keeps all until then."""
     here = Point(tuple(np.asarray(layer) for layer in plan.network.weights), 0.0)
     piece = Piece(plan.start, plan.start, lambda _: here, how="", accepted=0)
-    teller, attempts, stretches = Teller(plan, progress), _FIRST_ATTEMPTS, list[Stretch]()
+    reporter, attempts, stretches = Reporter(plan, progress), _FIRST_ATTEMPTS, list[Stretch]()
     status = None
     try:
         recorder.take(piece)
@@ -65,7 +65,7 @@ def run(integrator: Integrator, plan: Plan, recorder: Recorder, progress: Progre
             stretches = [*stretches[:-1], *joined([*stretches[-1:], Stretch.of(piece)])]
             counts = integrator.counts()
             status = _stops.ended(piece, counts, plan)
-            teller.tell(piece, counts.accepted, last=status is not None)
+            reporter.report(piece, counts.accepted, last=status is not None)
             attempts = next_quota(attempts, clock_time.perf_counter() - began)
     except KeyboardInterrupt:
         status = _status.interrupted(plan.axis, piece.end)

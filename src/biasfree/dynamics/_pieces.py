@@ -91,7 +91,7 @@ class Counts:
     chatter_step: float = 0.0
 
     def __add__(self, other: "Counts") -> "Counts":
-        """Of a run that another method took up; ``smallest_step`` is 0 where a method does not tell its own."""
+        """Of a run that another method took up; ``smallest_step`` is 0 where a method does not report its own."""
         steps = [each.smallest_step for each in (self, other) if each.smallest_step]
         chatter = [each.chatter_step for each in (self, other) if each.chatter_step]
         return Counts(

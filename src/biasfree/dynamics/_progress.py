@@ -12,7 +12,7 @@ from biasfree.dynamics._plan import Plan
 _SECONDS_PER_CALL = 0.3  # short enough that Ctrl-C and a progress bar feel immediate
 _FEWEST, _MOST = 4, 100_000  # attempts of one call: the first, which compiles, should do next to nothing else
 _FASTER = 4.0  # the quota grows by this at most: a first call's time says little about the next one's
-_SECONDS, _PART = 0.1, 0.01  # a callback hears again after so long, or after so much of the way
+_SECONDS, _PART = 0.1, 0.01  # a callback is called again after so long, or after so much of the way
 _LARGEST_LOG = 709.0  # e^709 is the largest loss that float64 holds
 
 
@@ -44,7 +44,7 @@ def next_quota(quota: int, seconds: float) -> int:
     return int(min(max(_FEWEST, quota * min(_FASTER, _SECONDS_PER_CALL / max(seconds, 1e-6))), _MOST))
 
 
-class Teller:
+class Reporter:
     """Calls a callback at every hundredth of the way, and several times a second between."""
 
     def __init__(self, plan: Plan, callback: ProgressCallback | None) -> None:
@@ -52,7 +52,7 @@ class Teller:
         self._plan, self._callback = plan, callback
         self._last_time, self._last_call = -math.inf, -math.inf
 
-    def tell(self, piece: Piece, steps: int, last: bool) -> None:
+    def report(self, piece: Piece, steps: int, last: bool) -> None:
         """After a piece; the loss costs an evaluation, so it is computed only for a callback that is due."""
         if self._callback is None:
             return

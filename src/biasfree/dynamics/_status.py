@@ -101,10 +101,10 @@ def flooded(axis: str, time: float) -> Status:
 
 
 def unresolved(axis: str, time: float, level: float) -> Status:
-    """Margins so large that float64 does not tell them apart."""
+    """Margins so large that float64 does not resolve them."""
     return Status(
         "precision limit",
-        f"stopped at {axis} = {time:.6g}, ln L = {level:.3g}: float64 does not tell margins of this size apart. "
+        f"stopped at {axis} = {time:.6g}, ln L = {level:.3g}: float64 does not resolve margins of this size. "
         "Stop at a log-loss level above it.",
     )
 

@@ -47,7 +47,7 @@ def diagnose_code(view: View) -> str:
 
 
 def diagnose_arguments(view: View) -> dict[str, Any]:
-    """What ``diagnose`` is called with: the start that is shown; by theory where that speaks."""
+    """What ``diagnose`` is called with: the start that is shown; by theory alone for two layers."""
     return {
         "loss": view.loss, "slope": view.slope, "width": view.width, "depth": view.depth, "init_scale": view.scale,
         "seeds": 1, "first_seed": view.seed, "simulate": view.depth > 2,

@@ -76,16 +76,16 @@ class Guard:
 
 async def _body(receive: Receive) -> tuple[bytes | None, bool]:
     """The whole body, or None and whether it was too large rather than broken off."""
-    found = bytearray()
+    received = bytearray()
     while True:
         message = await receive()
         if message["type"] != "http.request":
             return None, False
-        found += message.get("body", b"")
-        if len(found) > LARGEST_BODY:
+        received += message.get("body", b"")
+        if len(received) > LARGEST_BODY:
             return None, True
         if not message.get("more_body"):
-            return bytes(found), True
+            return bytes(received), True
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

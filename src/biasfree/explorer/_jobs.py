@@ -27,7 +27,7 @@ from biasfree.explorer._view import LARGEST, View
 if TYPE_CHECKING:
     from biasfree.dynamics import Trajectory
 
-Tell = Callable[[float], None]
+Report = Callable[[float], None]
 _KINDS = ("cross", "slide", "leave", "branch")
 _REMEMBERED = 2  # runs, so that what comes after a run need not repeat it
 
@@ -40,13 +40,13 @@ class Bench:
         self._file, self._file_name, self._target = file, file_name, target
         self._runs: OrderedDict[View, Trajectory] = OrderedDict()
 
-    def do(self, kind: str, asked: Any, tell: Tell, content: bytes = b"") -> bytes:
+    def do(self, kind: str, asked: Any, report: Report, content: bytes = b"") -> bytes:
         """Do a job.
 
         Args:
             kind: a name of ``KINDS``, or "read" for a file that was dropped on the page.
             asked: a view as JSON; of a file its name and target.
-            tell: called with the share of the way that is done; may raise to end the job.
+            report: called with the share of the way that is done; may raise to end the job.
             content: of the file.
 
         Raises:
@@ -54,20 +54,20 @@ class Bench:
         """
         if kind == "read":
             return _read(content, asked["name"], asked["target"])
-        return KINDS[kind](self, View.of(asked), tell)
+        return KINDS[kind](self, View.of(asked), report)
 
-    def _trained(self, view: View, tell: Tell) -> "Trajectory":
-        found = self._runs.pop(view, None)
-        if found is None:
-            found = view.run(view.dataset(self._file), progress=lambda now: tell(now.fraction))
-        self._runs[view] = found
+    def _trained(self, view: View, report: Report) -> "Trajectory":
+        run = self._runs.pop(view, None)
+        if run is None:
+            run = view.run(view.dataset(self._file), progress=lambda now: report(now.fraction))
+        self._runs[view] = run
         while len(self._runs) > _REMEMBERED:
             self._runs.popitem(last=False)
-        return found
+        return run
 
-    def run(self, view: View, tell: Tell) -> bytes:
+    def run(self, view: View, report: Report) -> bytes:
         """The curve, and everything that moves with time."""
-        run = self._trained(view, tell)
+        run = self._trained(view, report)
         head, arrays = picture(run, view.ones)
         plain = view.plain_data(self._file)
         events: dict[str, Any] = {"all": 0 if run.events is None else len(run.events), "known": run.events is not None}
@@ -94,74 +94,74 @@ class Bench:
             arrays,
         )
 
-    def beside(self, view: View, tell: Tell) -> bytes:
+    def beside(self, view: View, report: Report) -> bytes:
         """What is drawn beside the curve: linear twin, other slopes, theory's prediction."""
-        run = self._trained(view, tell)
+        run = self._trained(view, report)
         data = run.dataset
         head: dict[str, Any] = {"view": view.to_dict(), "curves": [], "predictions": [], "code": ""}
         arrays: dict[str, np.ndarray] = {}
         slopes = [] if view.slope == 1 else [1.0]
         for slope in [*slopes, *(s for s in view.slopes if s not in (view.slope, 1.0))]:
-            other = view.run(data, slope, progress=lambda now: tell(now.fraction))
+            other = view.run(data, slope, progress=lambda now: report(now.fraction))
             name = f"curve{len(head['curves'])}"
-            told = "linear twin (α = 1)" if slope == 1 else f"α = {slope:g}"
+            label = "linear twin (α = 1)" if slope == 1 else f"α = {slope:g}"
             scales = _scales(view, slope)
-            curve = {"slope": slope, "name": told, "key": name, "status": other.status.name, "scales": scales}
+            curve = {"slope": slope, "name": label, "key": name, "status": other.status.name, "scales": scales}
             head["curves"].append(curve)
             arrays |= {f"{name}_times": other.times, f"{name}_losses": other.losses}
-        tell(1.0)
+        report(1.0)
         try:
-            foretold = predictions(view, data, run.template, run.times)
+            predicted = predictions(view, data, run.template, run.times)
         except (ValueError, ArithmeticError) as error:
             head["why_no_prediction"] = str(error)
         else:
-            head["why_no_prediction"] = foretold.why_none
-            for prediction in foretold.curves:
+            head["why_no_prediction"] = predicted.why_none
+            for prediction in predicted.curves:
                 name = f"prediction{len(head['predictions'])}"
                 head["predictions"].append({"name": prediction.name, "note": prediction.note, "key": name})
                 head["code"] += f"{prediction.code}\n"
                 arrays |= {f"{name}_times": prediction.times, f"{name}_losses": prediction.losses}
         return packed(head, arrays)
 
-    def plateaus(self, view: View, tell: Tell) -> bytes:
+    def plateaus(self, view: View, report: Report) -> bytes:
         """Where the loss waits, why, and until when by prediction; and the law of departure."""
-        run = self._trained(view, tell)
-        found, law = [interval._asdict() for interval in shaded(run)], leaving(view, run.dataset)
+        run = self._trained(view, report)
+        intervals, law = [interval._asdict() for interval in shaded(run)], leaving(view, run.dataset)
         lines = [plateaus_code(), *([] if law is None else [law.code]), ""]
         answer = {
-            "plateaus": found,
+            "plateaus": intervals,
             "departure": None if law is None else {"time": law.time, "told": law.told},
             "code": "\n".join(lines),
         }
         return json.dumps(files.plain(answer), allow_nan=False).encode()
 
-    def diagnose(self, view: View, tell: Tell) -> bytes:
-        """The sentence of ``bf.diagnose`` for the view's data and network; by theory where that speaks."""
+    def diagnose(self, view: View, report: Report) -> bytes:
+        """The sentence of ``bf.diagnose`` for the view's data and network; by theory alone for two layers."""
         from biasfree.diagnosis import diagnose
 
         data = view.dataset(self._file)
         if view.loss == "exponential":
-            raise ValueError("diagnose speaks of square and logistic loss.")
-        found = diagnose(data, **diagnose_arguments(view), progress=lambda what, share: tell(share))
+            raise ValueError("diagnose takes square or logistic loss, got exponential. Choose another loss.")
+        diagnosis = diagnose(data, **diagnose_arguments(view), progress=lambda what, share: report(share))
         answer = {
-            "headline": found.headline,
-            "verdict": found.verdict,
-            "diagnosis": found.to_dict(),
+            "headline": diagnosis.headline,
+            "verdict": diagnosis.verdict,
+            "diagnosis": diagnosis.to_dict(),
             "code": f"{diagnose_code(view)}\n",
         }
         return json.dumps(files.plain(answer), allow_nan=False).encode()
 
-    def netcdf(self, view: View, tell: Tell) -> bytes:
+    def netcdf(self, view: View, report: Report) -> bytes:
         """The trajectory as ``Trajectory.save`` writes it."""
-        run = self._trained(view, tell)
+        run = self._trained(view, report)
         with tempfile.TemporaryDirectory(prefix="biasfree-") as folder:
             path = Path(folder) / "run.nc"
             run.save(path)
             return path.read_bytes()
 
-    def csv(self, view: View, tell: Tell) -> bytes:
+    def csv(self, view: View, report: Report) -> bytes:
         """Times, losses and their logarithms; numbers as Python prints them, so that none loses a digit."""
-        run = self._trained(view, tell)
+        run = self._trained(view, report)
         text = io.StringIO()
         text.write("time,loss,log_loss\n")
         for row in zip(run.times.tolist(), run.losses.tolist(), run.log_losses.tolist(), strict=True):
@@ -169,7 +169,7 @@ class Bench:
         return text.getvalue().encode()
 
 
-KINDS: dict[str, Callable[[Bench, View, Tell], bytes]] = {
+KINDS: dict[str, Callable[[Bench, View, Report], bytes]] = {
     "run": Bench.run,
     "beside": Bench.beside,
     "plateaus": Bench.plateaus,
@@ -181,14 +181,14 @@ KINDS: dict[str, Callable[[Bench, View, Tell], bytes]] = {
 
 def _read(content: bytes, name: str, target: str | None) -> bytes:
     """A dropped file as points, by the reader that ``diagnose`` uses; nothing of it is written."""
-    found = datasets.read(content, name, target)
-    if found.outputs != 1:
-        raise ValueError(f"the explorer shows networks of one output, but {name} has {found.outputs}.")
-    for size, what in ((found.samples, "samples"), (found.dim, "input dimensions")):
+    data = datasets.read(content, name, target)
+    if data.outputs != 1:
+        raise ValueError(f"the explorer shows networks of one output, but {name} has {data.outputs}.")
+    for size, what in ((data.samples, "samples"), (data.dim, "input dimensions")):
         limit = LARGEST["samples" if what == "samples" else "dim"]
         if size > limit:
             raise ValueError(f"at most {int(limit):,} {what} can be shown here, got {size:,}.")
-    shown = {"name": found.name[:60], "inputs": found.inputs.tolist(), "targets": found.targets.tolist()}
+    shown = {"name": data.name[:60], "inputs": data.inputs.tolist(), "targets": data.targets.tolist()}
     return json.dumps(shown, allow_nan=False).encode()
 
 

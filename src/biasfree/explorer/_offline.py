@@ -63,11 +63,11 @@ def one_file(view: Mapping[str, Any], shown: Mapping[str, Any], answers: Mapping
     }
     page = part("index.html")
     for pattern, text in replaced.items():
-        before, found, after = _around(pattern, page)
-        assert found, f"index.html has no {pattern}"
+        before, there, after = _around(pattern, page)
+        assert there, f"index.html has no {pattern}"
         page = before + text + after
-    before, found, after = _around(r'<script src="plotly.js"[^>]*></script>', page)
-    assert found, "index.html has no plotly.js"
+    before, there, after = _around(r'<script src="plotly.js"[^>]*></script>', page)
+    assert there, "index.html has no plotly.js"
     script = plotly().replace(b"</script", b"<\\/script")  # nothing in it may look like the end of its element
     return b"".join([before.encode(), b"<script>", script, b"</script>", after.encode()])
 
@@ -77,8 +77,8 @@ def _as_address(text: str, kind: str = "text/javascript") -> str:
 
 
 def _around(pattern: str, page: str) -> tuple[str, bool, str]:
-    found = re.search(pattern, page, re.DOTALL)
-    return (page[: found.start()], True, page[found.end() :]) if found else (page, False, "")
+    match = re.search(pattern, page, re.DOTALL)
+    return (page[: match.start()], True, page[match.end() :]) if match else (page, False, "")
 
 
 def _stored(value: Any) -> str:

@@ -46,6 +46,6 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     arrays = {}
     for name, entry in head.pop("arrays").items():
         count = int(np.prod(entry["shape"], dtype=int))
-        found = np.frombuffer(data, _TYPES[entry["type"]], count, 4 + length + entry["at"])
-        arrays[name] = found.reshape(entry["shape"])
+        flat = np.frombuffer(data, _TYPES[entry["type"]], count, 4 + length + entry["at"])
+        arrays[name] = flat.reshape(entry["shape"])
     return head, arrays

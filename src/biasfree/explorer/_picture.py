@@ -5,7 +5,7 @@
 on which it is one.
 
 **Outputs over the plane.** A network without biases is positively homogeneous, f(cx) = c f(x) for c > 0, so its values
-on a circle tell all others, and only those travel. On the plane of stacked ones it is not, and values on a grid travel.
+on a circle determine all others, and only those are sent. On the plane of stacked ones it is not, and a grid is sent.
 
 **Neurons.** Directions w/‖w‖ in the plane, and log₁₀‖w‖: a start of 1e-100 and an end of 1 both have their place.
 """
@@ -26,7 +26,7 @@ _BUDGET = 760_000  # bytes of all frames, so that a whole answer stays below a m
 _WORK = 7_200_000  # frames × neurons × inputs whose outputs are computed one by one: no longer than a run
 _ROOM = 1.4  # half width of the plane, in units of the farthest sample
 _UNITS = 32000  # of int16
-_LOOKED_AT = 2_000_000  # numbers held at a time
+_HELD_AT_ONCE = 2_000_000  # numbers held at a time
 
 
 class Plane(NamedTuple):
@@ -94,8 +94,8 @@ def picture(run: "Trajectory", ones: bool) -> tuple[dict[str, Any], dict[str, np
         "plane": {"kind": shown.kind, "names": shown.names, "half": half, "homogeneous": shown.homogeneous},
         "samples": {"all": data.samples, "shown": len(samples), "dim": data.dim},
     }
-    moved, told = _neurons(run, frames, neurons, shown)
-    return head | {"neurons": told} | _boundaries(data, shown), arrays | moved
+    moved, described = _neurons(run, frames, neurons, shown)
+    return head | {"neurons": described} | _boundaries(data, shown), arrays | moved
 
 
 def _some(count: int, most: int) -> np.ndarray:
@@ -129,13 +129,13 @@ def _around(run: "Trajectory", frames: np.ndarray, shown: Plane) -> Float[np.nda
     row = ANGLES * np.arange(len(frames))[:, None]
     places = [(row + at).ravel() for at in (enters, leaves)]
     slope, size = run.template.slope, ANGLES * len(frames)
-    found = np.zeros((len(frames), ANGLES))
+    outputs = np.zeros((len(frames), ANGLES))
     for axis, direction in enumerate(_circle().T):
         part = carried[..., axis]
         entered, left = (np.bincount(at, part.ravel(), size).reshape(-1, ANGLES) for at in places)
         active = (entered - left).cumsum(axis=1) + (part * before).sum(axis=1)[:, None]
-        found += direction * (slope * part.sum(axis=1)[:, None] + (1 - slope) * active)
-    return found
+        outputs += direction * (slope * part.sum(axis=1)[:, None] + (1 - slope) * active)
+    return outputs
 
 
 def _outputs(run: "Trajectory", frames: np.ndarray, inputs: np.ndarray) -> Float[np.ndarray, "frames inputs"]:
@@ -145,9 +145,9 @@ def _outputs(run: "Trajectory", frames: np.ndarray, inputs: np.ndarray) -> Float
     """
     slope, rectified = np.float32(run.template.slope), run.template.rectified
     columns = np.ascontiguousarray(inputs.T, dtype=np.float32)
-    found = np.empty((len(frames), len(inputs)))
+    outputs = np.empty((len(frames), len(inputs)))
     width = max(layer.shape[1] for layer in run.weights)
-    block = max(1, _LOOKED_AT // (width * max(1, len(inputs))))
+    block = max(1, _HELD_AT_ONCE // (width * max(1, len(inputs))))
     for begin in range(0, len(frames), block):
         now = frames[begin : begin + block]
         (first, *later), unit = _of_size_one(run, now)
@@ -157,8 +157,8 @@ def _outputs(run: "Trajectory", frames: np.ndarray, inputs: np.ndarray) -> Float
             if rectified[layer]:
                 np.maximum(signal, slope * signal if slope else 0.0, out=signal)
             signal = weights @ signal
-        found[begin : begin + block] = unit[:, None] * signal[:, 0]
-    return found
+        outputs[begin : begin + block] = unit[:, None] * signal[:, 0]
+    return outputs
 
 
 def _of_size_one(run: "Trajectory", frames: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
@@ -175,7 +175,7 @@ def _of_size_one(run: "Trajectory", frames: np.ndarray) -> tuple[list[np.ndarray
 def _neurons(
     run: "Trajectory", frames: np.ndarray, chosen: np.ndarray, shown: Plane
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Directions, sizes and signs of first-layer neurons, in whole numbers that the head tells the units of."""
+    """Directions, sizes and signs of first-layer neurons, as whole numbers; the head states their units."""
     first = run.weights[0][np.ix_(frames, chosen)]
     largest = np.abs(first).max(axis=2)
     unit = np.where(largest > 0, largest, 1.0)
@@ -195,12 +195,12 @@ def _neurons(
         "sizes": np.round(_UNITS * (np.where(there, size, low) - low) / span).astype(np.int16),
         "signs": np.sign(outgoing[:, 0]).astype(np.int8),
     }
-    told = {
+    described = {
         "all": run.weights[0].shape[1], "shown": len(chosen), "smallest": low, "largest": high, "units": _UNITS,
         "reach": float(np.sqrt((direction**2).sum(axis=2)).max()) or 1.0,
         "sign_of": "w₂" if len(run.weights) == 2 else "W₃W₂",
     }  # fmt: skip
-    return arrays, told
+    return arrays, described
 
 
 def _boundaries(data: Dataset, shown: Plane) -> dict[str, Any]:

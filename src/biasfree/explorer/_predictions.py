@@ -1,4 +1,4 @@
-"""What theory says of a view, as loss curves to lay over the simulated one, or why it says nothing.
+"""What theory predicts for a view, as loss curves to lay over the simulated one, or why it predicts nothing.
 
 - **Condition 3** (or a linear network): Eq. 38 on white data, else Eq. 34's reduced flow, from the aligned start that
   the random one is equivalent to.
@@ -19,7 +19,7 @@ from biasfree.networks import Network
 _WHITE = 1e-9  # distance of Σ from the identity that is rounding
 _APART = 0.05  # groups that overlap by more are not predicted as if they did not
 _LINES = 60  # samples beyond which the early phase is too long for a page that waits
-_NEARLY = 0.05  # of the linear solution's loss: how far below it the plateau of nearly symmetric data may lie
+_ALMOST = 0.05  # of the linear solution's loss: how far below it the plateau of nearly symmetric data may lie
 _FITTED = 1e-9  # of the initial loss: a linear map fits the target
 
 
@@ -40,19 +40,19 @@ class Prediction(NamedTuple):
     code: str
 
 
-class Foretold(NamedTuple):
+class Predictions(NamedTuple):
     """All predictions, and a sentence where there is none."""
 
     curves: list[Prediction]
     why_none: str
 
 
-def predictions(view: View, data: Dataset, start: Network, times: np.ndarray) -> Foretold:
+def predictions(view: View, data: Dataset, start: Network, times: np.ndarray) -> Predictions:
     """Everything that theory predicts of the loss curve, at the times that the run saved."""
     if view.loss == "exponential":
-        return Foretold([], "The papers' time courses are of square and logistic loss.")
+        return Predictions([], "The papers' time courses are of square and logistic loss.")
     if not np.any(data.correlation):
-        return Foretold([], "Inputs and target are uncorrelated (β = 0): no time course is known from there.")
+        return Predictions([], "Inputs and target are uncorrelated (β = 0): no time course is known from there.")
     holds = start.is_linear or theory.symmetry(data).holds
     if view.depth == 2:
         return _two_layers(view, data, start, times, holds)
@@ -75,30 +75,30 @@ def leaving(view: View, data: Dataset) -> Leaving | None:
         law = theory.departure(
             data, view.slope, view.loss, view.scale, weight_decay=view.weight_decay, width=view.width, seed=view.seed
         )
-    except (ValueError, ArithmeticError):  # the law does not speak of this case, and its sentence says no more
+    except (ValueError, ArithmeticError):  # the law does not cover this case
         return None
-    if not (np.isfinite(law.time) and law.settled and law.linear_loss - law.level < _NEARLY * law.linear_loss):
+    if not (np.isfinite(law.time) and law.settled and law.linear_loss - law.level < _ALMOST * law.linear_loss):
         return None
     never = f", or never, with probability {law.stays(view.width):.2g} at this width"
-    told = f"Law of departure: the linear solution is left at t ≈ {law.time:.4g}{never}."
+    sentence = f"Law of departure: the linear solution is left at t ≈ {law.time:.4g}{never}."
     decay = f"weight_decay={view.weight_decay!r}, " if view.weight_decay else ""
     code = (
         f"law = bf.theory.departure(data, {view.slope!r}, {view.loss!r}, {view.scale!r}, {decay}width={view.width}, "
         f"seed={view.seed})\nprint(law.time)"
     )
-    return Leaving(law.time, told, code)
+    return Leaving(law.time, sentence, code)
 
 
-def _two_layers(view: View, data: Dataset, start: Network, times: np.ndarray, holds: bool) -> Foretold:
+def _two_layers(view: View, data: Dataset, start: Network, times: np.ndarray, holds: bool) -> Predictions:
     if holds:
-        return Foretold([_equivalent(view, data, start, times)], "")
+        return Predictions([_equivalent(view, data, start, times)], "")
     if view.weight_decay:
-        return Foretold([], "With weight decay the staircase of several linear networks is not known.")
+        return Predictions([], "With weight decay the staircase of several linear networks is not known.")
     if data.samples > _LINES:
-        return Foretold([], f"Off Condition 3 the early phase is followed here for up to {_LINES} samples.")
+        return Predictions([], f"Off Condition 3 the early phase is followed here for up to {_LINES} samples.")
     stairs = theory.several_linear_networks(start, data, view.loss)
     if stairs.coupling > _APART:
-        return Foretold(
+        return Predictions(
             [],
             f"Groups of neurons overlap by {stairs.coupling:.2g}: they do not act as independent linear networks, and "
             "their staircase is not drawn.",
@@ -106,7 +106,7 @@ def _two_layers(view: View, data: Dataset, start: Network, times: np.ndarray, ho
     code = (
         f"stairs = bf.theory.several_linear_networks(start, data, {view.loss!r})\npredicted = stairs.losses(run.times)"
     )
-    return Foretold([Prediction("several linear networks", times, stairs.losses(times), f"{stairs}.", code)], "")
+    return Predictions([Prediction("several linear networks", times, stairs.losses(times), f"{stairs}.", code)], "")
 
 
 def _equivalent(view: View, data: Dataset, start: Network, times: np.ndarray) -> Prediction:
@@ -134,11 +134,11 @@ def _equivalent(view: View, data: Dataset, start: Network, times: np.ndarray) ->
     return Prediction(name, times, np.asarray(theory.linear_loss(course, data, view.loss)), small, code)
 
 
-def _deep(view: View, data: Dataset, start: Network, until: float, holds: bool) -> Foretold:
+def _deep(view: View, data: Dataset, start: Network, until: float, holds: bool) -> Predictions:
     power = float(np.mean(data.targets**2))
     fitted = float(theory.linear_loss(theory.least_squares(data), data)) <= _FITTED * 0.5 * power
     if not (holds and fitted and view.loss == "square" and start.slope == 0 and not view.weight_decay):
-        return Foretold(
+        return Predictions(
             [],
             "Of three layers theory predicts a time course for ReLU networks with square loss under Condition 3, where "
             "a linear map fits the target.",
@@ -154,4 +154,4 @@ def _deep(view: View, data: Dataset, start: Network, until: float, holds: bool) 
         "stairs = bf.theory.deep_staircase(paths, data.covariance, data.correlation, (data.targets**2).mean())\n"
         "print(stairs.times, stairs.levels)"
     )
-    return Foretold([Prediction("two sign paths (Appendix F)", *curve, note, code)], "")
+    return Predictions([Prediction("two sign paths (Appendix F)", *curve, note, code)], "")

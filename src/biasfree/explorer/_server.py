@@ -24,7 +24,7 @@ from biasfree.explorer._workers import Job, Pool, Refused
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 _LONGER = 4  # times as long for what is not waited for
-_LOOK_AGAIN = 0.1  # seconds between looks whether a page is still there
+_POLL = 0.1  # seconds between looks whether a page is still there
 _PAGE = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _MEDIA = dict.fromkeys(("run", "beside"), "application/octet-stream")
 _MEDIA |= dict.fromkeys(("plateaus", "diagnose"), "application/json")
@@ -80,9 +80,9 @@ class _Server:
         self._pools |= dict.fromkeys(("plateaus", "diagnose", "netcdf", "csv"), slow)
         self._quick, self._slow, self._file = quick, slow, tuple(file)
         self._uploads = itertools.count(1)
-        found = re.search(r'<script type="importmap">(.*?)</script>', _offline.part("index.html"), re.DOTALL)
-        assert found is not None
-        digest = hashlib.sha256(found.group(1).encode()).digest()
+        match = re.search(r'<script type="importmap">(.*?)</script>', _offline.part("index.html"), re.DOTALL)
+        assert match is not None
+        digest = hashlib.sha256(match.group(1).encode()).digest()
         self.import_map_hash = f"sha256-{base64.b64encode(digest).decode()}"
 
     @contextlib.asynccontextmanager
@@ -184,7 +184,7 @@ class _Server:
     async def _wait(self, request: Request, pool: Pool, job: Job) -> bytes:
         """Wait for a job; a page that goes away takes its job with it."""
         while not job.answer.done():
-            await asyncio.wait([job.answer], timeout=_LOOK_AGAIN)
+            await asyncio.wait([job.answer], timeout=_POLL)
             if not job.answer.done() and await request.is_disconnected():
                 pool.drop(job, "its page has gone.")
         return job.answer.result()

@@ -61,12 +61,12 @@ def _listening(port: int) -> socket.socket:
     """A socket on loopback, taken before anything is started."""
     if not 0 <= port <= 65535:
         raise ValueError(f"port must lie between 0 and 65535, got {port}.")
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((HOST, port))
-        found.listen(512)  # who comes before the server has started waits
+        listener.bind((HOST, port))
+        listener.listen(512)  # who comes before the server has started waits
     except OSError as error:
-        found.close()
+        listener.close()
         raise ValueError(f"port {port} is taken. Choose another with --port, or --port 0 for a free one.") from error
-    return found
+    return listener

@@ -16,7 +16,7 @@ class Shaded(NamedTuple):
         begin, end: flow times; ``end`` is that of the run where the run does not leave it.
         level: the loss there.
         name: what the network is there, in two or three words.
-        told: the whole story of it.
+        told: its whole description.
         predicted_end: None where it is predicted to last, or where nothing is predicted.
     """
 
@@ -51,7 +51,7 @@ def _name(each: Plateau) -> str:
         return "start"
     if each.networks is not None:
         return f"{len(each.networks)} linear network{'s' * (len(each.networks) != 1)}"
-    return f"linear to {each.nonlinearity:.1g}" if each.nonlinearity < _BENT else "not linear"
+    return f"linear to {each.nonlinearity:.1g}" if each.nonlinearity < _NOT_LINEAR else "not linear"
 
 
-_BENT = 0.1  # share of the outputs beyond which a function is called not linear, as in the plateaus' own story
+_NOT_LINEAR = 0.1  # share of the outputs beyond which a function is called not linear, as in the plateaus' own story

@@ -94,12 +94,12 @@ class View:
 
     def to_dict(self) -> dict[str, Any]:
         """What differs from the defaults, as JSON can hold it; two views that are equal have equal dictionaries."""
-        found: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value != field.default:
-                found[field.name] = _listed(value)
-        return found
+                changed[field.name] = _listed(value)
+        return changed
 
     def plain_data(self, file: Dataset | None = None) -> Dataset:
         """The samples before anything is mirrored or stacked."""
@@ -214,7 +214,7 @@ def _listed(value: Any) -> Any:
     return [_listed(each) for each in value] if isinstance(value, tuple) else value
 
 
-# One check per field. Whole numbers may be written 100 or 100.0, as JSON does not tell them apart.
+# One check per field. Whole numbers may be written 100 or 100.0, as JSON does not distinguish them.
 
 
 def _truth(what: str) -> Callable[[Any], bool]:

@@ -17,7 +17,7 @@ import traceback
 from typing import Any, BinaryIO
 
 _HEAD = struct.Struct("<IQ")
-_TELL_AGAIN = 0.1  # seconds
+_REPORT_EVERY = 0.1  # seconds
 
 
 class Cancelled(Exception):  # noqa: N818 - no error, and never seen by a user
@@ -73,7 +73,7 @@ def main() -> None:
         job, body = desk.jobs.get()
         number = job["job"]
         try:
-            answer, ok = bench.do(job["kind"], job["view"], _teller(desk, out, number, seconds), body), True
+            answer, ok = bench.do(job["kind"], job["view"], _reporter(desk, out, number, seconds), body), True
         except Cancelled:
             answer, ok = b"cancelled", False
         except ValueError as error:
@@ -99,22 +99,22 @@ def _bench(path: str = "", target: str = "") -> Any:
     return Bench(datasets.load(path, target or None), path, target or None)
 
 
-def _teller(desk: _Desk, out: BinaryIO, number: int, seconds: float) -> Any:
+def _reporter(desk: _Desk, out: BinaryIO, number: int, seconds: float) -> Any:
     """A callback that says how far a job is, and ends it when it is not wanted or has taken too long."""
     began = last = time.monotonic()
 
-    def tell(share: float) -> None:
+    def report(share: float) -> None:
         nonlocal last
         now = time.monotonic()
         if number in desk.cancelled:
             raise Cancelled
         if now - began > seconds:
             raise KeyboardInterrupt  # what was integrated until then is kept, as after Ctrl-C
-        if now - last > _TELL_AGAIN:
+        if now - last > _REPORT_EVERY:
             last = now
             write(out, {"job": number, "share": share})
 
-    return tell
+    return report
 
 
 def _warm_up(bench: Any) -> None:
@@ -125,10 +125,10 @@ def _warm_up(bench: Any) -> None:
 
 
 def _memory() -> int:
-    """Bytes that this process holds, or held at most; 0 where the system does not tell."""
+    """Bytes that this process holds, or held at most; 0 where the system does not report it."""
     try:
-        with open("/proc/self/statm", "rb") as told:  # noqa: PTH123 - read in one go
-            return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        with open("/proc/self/statm", "rb") as pages:  # noqa: PTH123 - read in one go
+            return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
 

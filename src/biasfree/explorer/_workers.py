@@ -1,7 +1,7 @@
 """Worker processes behind the server: one job each at a time, the newest of a page first, and an end to all of them.
 
 A page has at most one job of a kind: a newer one takes the older one's place, whether that waits or runs. A job that is
-no longer wanted is asked to end, which it hears at its next report of progress; a worker that does not answer soon is
+no longer wanted is asked to end, and does so at its next report of progress; a worker that does not answer soon is
 killed and another started in its place. So one runaway run neither blocks others nor outlives its page.
 """
 
@@ -28,7 +28,7 @@ class Refused(Exception):  # noqa: N818 - an answer to a page, no failure of the
     """A job that is not done: an HTTP status below 500, and a sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
-        """The two things a page is told."""
+        """The status and the sentence that the page receives."""
         super().__init__(sentence)
         self.status, self.sentence = status, sentence
 
@@ -176,7 +176,7 @@ class Pool:
         if job in self._waiting:
             self._waiting.remove(job)
         elif job.worker is not None and job.worker.job is job:
-            self._tell(job.worker, {"cancel": job.number})
+            self._send(job.worker, {"cancel": job.number})
             self._kill_later(job, self._grace)
 
     def standing(self, page: str, kind: str) -> dict[str, Any]:
@@ -210,11 +210,11 @@ class Pool:
             self._waiting.remove(job)
             worker.job, worker.last_view = job, view
             job.worker, job.began = worker, time.monotonic()
-            self._tell(worker, {"job": job.number, "kind": job.kind, "view": job.view}, job.content)
+            self._send(worker, {"job": job.number, "kind": job.kind, "view": job.view}, job.content)
             # Most jobs keep the time themselves, and have some more to put an answer together.
             self._kill_later(job, self._limits.get(job.kind, self._seconds + 20))
 
-    def _tell(self, worker: Worker, head: dict[str, Any], content: bytes = b"") -> None:
+    def _send(self, worker: Worker, head: dict[str, Any], content: bytes = b"") -> None:
         text = json.dumps(head).encode()
         assert worker.process.stdin is not None
         with contextlib.suppress(OSError):
@@ -245,7 +245,7 @@ class Pool:
                 head, body = _HEAD.unpack(await stream.readexactly(_HEAD.size))
                 if head > _LARGEST_ANSWER or body > _LARGEST_ANSWER:
                     break
-                self._heard(worker, json.loads(await stream.readexactly(head)), await stream.readexactly(body))
+                self._received(worker, json.loads(await stream.readexactly(head)), await stream.readexactly(body))
         worker.kill()
         await worker.process.wait()
         if self._closed or worker not in self._workers:
@@ -259,7 +259,7 @@ class Pool:
             await asyncio.sleep(1)  # one that cannot start at all should not be started all the time
         await self._hire()
 
-    def _heard(self, worker: Worker, head: dict[str, Any], body: bytes) -> None:
+    def _received(self, worker: Worker, head: dict[str, Any], body: bytes) -> None:
         if "ready" in head:
             worker.ready = True
         elif "share" in head:

@@ -28,7 +28,7 @@ class LocalMap:
 
     Attributes:
         sample: which.
-        singular_values: from the largest on; those below ``resolution`` are not told apart from 0.
+        singular_values: from the largest on; those below ``resolution`` are not distinguished from 0.
         resolution: what rounding leaves of the singular values.
         left, right: some leading singular vectors, shapes (outputs, k) and (dim, k).
         effective_rank: e^H with H the entropy of s_i/Σs (Roy and Vetterli); 1 for rank one, n for equal values.

@@ -21,7 +21,7 @@ def headline(found: "Inspection") -> str:
     distance = found.practical_distance
     where = f"on {found.points.name}" if found.on_data or found.decision is None else "over the unit sphere"
     if found.verdict == "not decided":
-        return f"{_first(where)} there is one sample only, which does not tell whether it is linear."
+        return f"{_first(where)} there is one sample only, too few to say whether it is linear."
     if not found.outputs.any():
         return f"{_first(where)} its output is zero."
     if found.linear_plus_constant:

@@ -49,15 +49,15 @@ class Plateau:
             neuron; else the singular directions of the first layer.
         networks: for each linear network that the awake neurons make up, the samples it answers for; None where two
             overlap, or where there is no such description.
-        asleep: number of sleeping neurons; None where not told.
+        asleep: number of sleeping neurons; None where not known.
         growth: gathering directions of the residuals with their rates, and which sleepers are in whose basin; None
-            where not told.
+            where not known.
         parts: for several outputs, directions in which awake neurons grow beside those they have, with their rates.
         predicted_end: from the early flow of the sleepers on the plateau's residuals, from ``begin`` on; infinite if
             no sleeper grows, NaN where nothing is predicted.
         predicted_by: "early flow" of the sleepers; "awake neurons alone", where these turn, or wake without a visible
             fall, and their own flow had to be followed; "linearised flow", where awake neurons grow in further
-            directions (several outputs); "" where nothing ends it or nothing is told.
+            directions (several outputs); "" where nothing ends it or nothing is predicted.
         reason: why it ends or does not.
     """
 
@@ -153,7 +153,7 @@ class Plateaus(Shown):
         return _story.story(self)
 
     def __repr__(self) -> str:
-        """One line; ``print`` tells the story."""
+        """One line; ``print`` gives the whole description."""
         levels = ", ".join(f"{level:.3g}" for level in self.levels) or "none"
         return f"Plateaus({self.subject}: losses {levels})"
 
@@ -195,7 +195,7 @@ def plateaus(trajectory: "Trajectory") -> Plateaus:
     values = trajectory.log_losses if by_logarithm else trajectory.objectives()
     usable = np.isfinite(values)
     if not usable.all():
-        raise ValueError("the run's losses are not all numbers, so its plateaus cannot be told; see its status.")
+        raise ValueError("the run's losses are not all numbers, so it has no plateaus to find; see its status.")
     cuts, falling = cut(np.asarray(trajectory.times), np.asarray(values), trajectory.rounding)
     if trajectory.settings["clock"] == "time":
         cuts = [_placed(trajectory, values, each) for each in cuts]

@@ -143,7 +143,7 @@ def skeleton(
     """
     neurons = checks.count(width, "width")
     if dataset.outputs != 1:
-        raise ValueError(f"the skeleton is told for scalar targets, got {dataset.outputs} outputs.")
+        raise ValueError(f"the skeleton is defined for scalar targets, got {dataset.outputs} outputs.")
     start = Network.init([dataset.dim, neurons, 1], slope, 1.0, seed=checks.count(seed, "seed", least=0))
     groups = gather(early_flow(start, dataset, loss))
     if not groups:

@@ -234,8 +234,10 @@ def _register() -> None:
     for kind in ops.ALL:
         numbers = [f.name for f in fields(kind) if f.metadata.get("numbers")]
         jax.tree_util.register_dataclass(kind, numbers, [f.name for f in fields(kind) if f.name not in numbers])
-    # Names do not make another structure.
-    jax.tree_util.register_dataclass(Node, ["operation"], ["inputs"], ["name"])
+    # Names do not make another structure. (JAX 0.6's register_dataclass cannot leave out a field.)
+    jax.tree_util.register_pytree_node(
+        Node, lambda node: ((node.operation,), node.inputs), lambda inputs, parts: Node(parts[0], inputs)
+    )
 
 
 _register()

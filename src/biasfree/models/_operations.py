@@ -20,7 +20,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """What all operations tell of themselves."""
+    """What every operation states about itself."""
 
     homogeneous: ClassVar[bool] = True
     piecewise_linear: ClassVar[bool] = True

@@ -30,7 +30,7 @@ def read(model: Any, slope: float | None = None, shapes: tuple[tuple[int, ...], 
         model: path of an ONNX, safetensors, NPZ or (where torch is installed) PT file, a ``Network``, ``Layers`` or a
             torch module.
         slope: α of the activations, for what does not store it (NPZ, safetensors, PT, bare Linear layers).
-        shapes: of the inputs without the samples' axis, where they are known; a torch module does not tell them.
+        shapes: of the inputs without the samples' axis, where they are known; a torch module does not state them.
 
     Raises:
         ValueError: anything else, pickles, broken files, networks of which nothing can be read.

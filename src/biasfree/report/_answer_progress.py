@@ -10,7 +10,7 @@ _EVERY = 30.0
 
 @contextmanager
 def answer_progress(quiet: bool = False) -> Iterator[Callable[[str, float], None] | None]:
-    """Give a callback (what is being done, share done) that tells about it on standard error; None when quiet.
+    """Give a callback (what is being done, share done) that reports it on standard error; None when quiet.
 
     On a terminal it draws a bar. Elsewhere it writes a line whenever something new begins, and every half a minute.
 
@@ -38,11 +38,11 @@ def _lines() -> Callable[[str, float], None]:
     begun = shown = time.monotonic()
     last = ""
 
-    def tell(what: str, share: float) -> None:
+    def show(what: str, share: float) -> None:
         nonlocal shown, last
         now = time.monotonic()
         if what != last or now - shown >= _EVERY:
             print(f"biasfree: {what} ({share:.0%}, {now - begun:.0f} s)", file=sys.stderr, flush=True)
             shown, last = now, what
 
-    return tell
+    return show

@@ -51,13 +51,13 @@ def reproduce(
     """
     request, folder = request or Request(), Path(folder)
     chosen = studies.find(wanted)
-    tell = progress or (lambda study, state: None)
+    notify = progress or (lambda study, state: None)
     done: dict[str, Outcome] = {}
     for study in chosen:
         kept = None if fresh else _outcomes.stored(folder, study.id, request.key)
         if kept is not None:
             done[study.id] = kept
-            tell(study.id, "stored")
+            notify(study.id, "stored")
     modules = [
         (module, [study.id for study in group])
         for module, group in itertools.groupby(
@@ -69,7 +69,7 @@ def reproduce(
     failures: list[str] = []
 
     def report(study: str, state: str, failure: str = "") -> None:
-        tell(study, state)
+        notify(study, state)
         if failure:
             failures.append(failure)
 
@@ -89,18 +89,18 @@ def reproduce(
     return [done[study.id] for study in chosen]
 
 
-def run_module(module: str, ids: Sequence[str], folder: str, request: Request, tell: Callable[..., None]) -> None:
+def run_module(module: str, ids: Sequence[str], folder: str, request: Request, notify: Callable[..., None]) -> None:
     """Run these studies of one module, one after the other, each with its pictures and its outcome on disk."""
     for study in studies.find(ids):
         if study.run.__module__ != module:
             continue
-        tell(study.id, "running")
+        notify(study.id, "running")
         try:
             verdict = _one(study, Path(folder), request).verdict
         except Exception as error:
-            tell(study.id, "failed", f"study {study.id} failed: {error}\n{traceback.format_exc()}")
+            notify(study.id, "failed", f"study {study.id} failed: {error}\n{traceback.format_exc()}")
         else:
-            tell(study.id, verdict)
+            notify(study.id, verdict)
 
 
 def _one(study: Study, folder: Path, request: Request) -> Outcome:
@@ -148,13 +148,13 @@ class Workers:
             for name in settings:
                 del os.environ[name]
 
-    def run(self, tasks: Sequence[tuple[str, Sequence[str], str, Request]], tell: Callable[..., None]) -> None:
+    def run(self, tasks: Sequence[tuple[str, Sequence[str], str, Request]], notify: Callable[..., None]) -> None:
         """Have all tasks done; ``tell`` is called with what they report."""
         for task in (*tasks, *[None] * len(self._processes)):
             self._tasks.put(task)
         while any(process.is_alive() for process in self._processes) or not self._news.empty():
             try:
-                tell(*self._news.get(timeout=0.2))
+                notify(*self._news.get(timeout=0.2))
             except queue.Empty:
                 continue
 

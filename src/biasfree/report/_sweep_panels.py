@@ -72,7 +72,7 @@ def _quantile(values: "xr.DataArray", share: float) -> np.ndarray:
 
 
 def heat_map(axes: "Axes", values: "xr.DataArray", run: np.ndarray, lines: list[Line], scale: Scale) -> None:
-    """Two axes; ``run`` tells which cells were run, others show the nearest that was."""
+    """Two axes; ``run`` marks the cells that were run; the others show the nearest of these."""
     horizontal, vertical = (str(dim) for dim in values.dims)
     shown = _filled(values, run)
     x, y = (_places(values[name]) for name in (horizontal, vertical))

@@ -58,11 +58,11 @@ _LONGEST: tuple[str, ...] = (
 @functools.cache
 def studies() -> tuple[Study, ...]:
     """Every study, in the order of the papers."""
-    found: list[Study] = []
+    registered: list[Study] = []
     for name in _MODULES:
         module = importlib.import_module(f"biasfree.studies.{name}")
-        found += getattr(module, "STUDIES", None) or [module.STUDY]
-    return tuple(found)
+        registered += getattr(module, "STUDIES", None) or [module.STUDY]
+    return tuple(registered)
 
 
 def names() -> dict[str, str]:

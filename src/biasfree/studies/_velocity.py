@@ -27,7 +27,7 @@ def _gradient(network: bf.Network, inputs: Any, targets: Any, *, loss: str) -> b
     return jax.grad(lambda each: _LOSSES[loss](each(inputs), targets))(network)
 
 
-def apart(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
+def apart(measured: list[np.ndarray], expected: list[np.ndarray]) -> float:
     """‖found − expected‖/‖found‖, all layers together."""
-    gap = sum(float(np.sum((a - b) ** 2)) for a, b in zip(found, expected, strict=True))
-    return float(np.sqrt(gap / sum(float(np.sum(a**2)) for a in found)))
+    gap = sum(float(np.sum((a - b) ** 2)) for a, b in zip(measured, expected, strict=True))
+    return float(np.sqrt(gap / sum(float(np.sum(a**2)) for a in measured)))

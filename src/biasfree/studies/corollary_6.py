@@ -34,10 +34,10 @@ def regression(seed: int, quick: bool, protocol: str) -> Result:
         random = bf.Network.init([DIM, WIDTH, 1], slope, 1e-6, seed)
         for start in (exact, random):
             end = tight_flow(start, data, LONG)
-            found = linearity(end.final, data.inputs)
-            maps.append(np.linalg.norm(found.linear_map - best) / np.linalg.norm(best))
+            fit = linearity(end.final, data.inputs)
+            maps.append(np.linalg.norm(fit.linear_map - best) / np.linalg.norm(best))
             rests.append(abs(end.losses[-1] - lowest))
-            nonlinear.append(found.error)
+            nonlinear.append(fit.error)
     measured = {
         "w in the end beside Σ⁻¹β, relative difference": float(max(maps)),
         "loss above least squares in the end": float(max(rests)),
@@ -66,11 +66,11 @@ def limit_of_angle(data: bf.Dataset) -> float:
     Margins grow together while those of the support keep the differences that make Σ e^{−m_i} y_i x_i parallel to w:
     w → ln(1/L) ŵ + w̃ with y_i x_iᵀw̃ = −ln α_i, α the multipliers of ŵ.
     """
-    found = theory.max_margin(data)
-    rows = data.targets[found.support, None] * data.inputs[found.support]
-    rest = np.linalg.lstsq(rows, -np.log(found.multipliers), rcond=None)[0]
-    across = rest - (rest @ found.direction) * found.direction
-    return float(np.linalg.norm(across) * found.margin)
+    solution = theory.max_margin(data)
+    rows = data.targets[solution.support, None] * data.inputs[solution.support]
+    rest = np.linalg.lstsq(rows, -np.log(solution.multipliers), rcond=None)[0]
+    across = rest - (rest @ solution.direction) * solution.direction
+    return float(np.linalg.norm(across) * solution.margin)
 
 
 class Course(NamedTuple):
@@ -87,9 +87,9 @@ def by_loss_clock(data: bf.Dataset, slope: float, seed: int) -> Course:
     start = bf.Network.init([DIM, WIDTH, 1], slope, 0.1, seed)
     stop = Stop(log_loss=LEVELS[-1] * math.log(10))
     run = bf.gradient_flow(start, data, loss="logistic", clock="loss", until=math.inf, stop=stop)
-    found = [linearity(network, data.inputs) for network in run.networks]
+    fits = [linearity(network, data.inputs) for network in run.networks]
     name = "linear" if slope == 1 else "ReLU"
-    return Course(name, -run.log_losses / math.log(10), np.array([each.linear_map for each in found]), found[-1].error)
+    return Course(name, -run.log_losses / math.log(10), np.array([each.linear_map for each in fits]), fits[-1].error)
 
 
 def by_reduced_flow(data: bf.Dataset, slope: float, seed: int) -> tuple[Course, float]:

@@ -44,15 +44,20 @@ def law(seed: int, quick: bool, protocol: str) -> Result:
     offsets, scales = (QUICK_OFFSETS, QUICK_SCALES) if quick else (OFFSETS, SCALES)
     draws = QUICK_DRAWS if quick else DRAWS
     laws = {(x, s): theory.departure(bf.datasets.six_points(x), init_scale=s) for x in offsets for s in scales}
-    found = {
+    times_left = {
         key: departures(key[0], key[1], seed, draws, 0.0, 2 * (np.log(1 / key[1]) + 10) * 9.5 / key[0]) for key in laws
     }
-    middle = {key: float(np.median([t for t in times if np.isfinite(t)] or [np.nan])) for key, times in found.items()}
+    middle = {
+        key: float(np.median([t for t in times if np.isfinite(t)] or [np.nan])) for key, times in times_left.items()
+    }
     ratios = [middle[key] / laws[key].time for key in laws if np.isfinite(middle[key]) and np.isfinite(laws[key].time)]
     folds = np.log(scales[0] / scales[1])
-    slopes = [_slope(found[x, scales[0]], found[x, scales[1]], folds) / laws[x, scales[1]].per_e_fold for x in offsets]
+    slopes = [
+        _slope(times_left[x, scales[0]], times_left[x, scales[1]], folds) / laws[x, scales[1]].per_e_fold
+        for x in offsets
+    ]
     products = [middle[x, scales[0]] * x for x in offsets]
-    stay = {key: float(np.mean(np.isinf(times))) for key, times in found.items()}
+    stay = {key: float(np.mean(np.isinf(times))) for key, times in times_left.items()}
     expected_stay = {key: laws[key].stays(WIDTH) for key in laws}
     symmetric = theory.departure(bf.datasets.six_points(0.0))
     measured = {

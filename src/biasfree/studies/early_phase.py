@@ -21,15 +21,15 @@ INSIDE, BEYOND = np.linspace(0, 1, 31), 50
 @functools.cache
 def runs(seed: int, quick: bool) -> Mapping[tuple[float, float], bf.Trajectory]:
     """(Slope, scale) → a run through the window and past the escape time, saved at 81 times."""
-    data, found = small_set(seed), {}
+    data, by_case = small_set(seed), {}
     for slope in SLOPES[:1] if quick else SLOPES:
         for scale in SCALES:
             network = bf.Network.init([DIM, WIDTH, 1], slope, scale, seed)
             start = theory.aligned_start(network, data)
             window, end = theory.lemma_12(network, data).window, 1.2 * theory.escape_time(start.norm, start.rate)
             times = np.concatenate([window * INSIDE, np.linspace(window, end, BEYOND + 1)[1:]])
-            found[slope, scale] = bf.gradient_flow(network, data, until=end, save=times, method="tsit5", rtol=1e-9)
-    return found
+            by_case[slope, scale] = bf.gradient_flow(network, data, until=end, save=times, method="tsit5", rtol=1e-9)
+    return by_case
 
 
 def predicted_departure(run: bf.Trajectory) -> float:

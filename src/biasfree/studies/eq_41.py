@@ -24,8 +24,8 @@ def uneven(network: Network, ratio: float) -> Network:
 
 def outputs_apart(network: Network, inputs: np.ndarray, effective: np.ndarray) -> float:
     """‖f − wᵀx‖/‖f‖."""
-    found = network(inputs)
-    return float(np.linalg.norm(found - inputs @ effective) / np.linalg.norm(found))
+    outputs = network(inputs)
+    return float(np.linalg.norm(outputs - inputs @ effective) / np.linalg.norm(outputs))
 
 
 def run(seed: int, quick: bool, protocol: str) -> Result:

@@ -13,8 +13,8 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     data = small_set(seed)
     corrected, outer, middle, linear = [], [], [], []
 
-    def errors(found: tuple[np.ndarray, ...], gradient: list[np.ndarray]) -> list[float]:
-        return [float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(found, gradient, strict=True)]
+    def errors(predicted: tuple[np.ndarray, ...], gradient: list[np.ndarray]) -> list[float]:
+        return [float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(predicted, gradient, strict=True)]
 
     depths = (3,) if quick else (3, 4, 5)
     for depth in depths:

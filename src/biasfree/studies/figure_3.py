@@ -83,7 +83,7 @@ def runs(seed: int, quick: bool, protocol: str) -> Runs:
         counts = STRIDE * np.arange(int(np.ceil(DESCENT_END * escape / (RATE * STRIDE))) + 1)
         times = RATE * counts
         steps = {slope: np.round(counts / theory.linear_time(1.0, slope)).astype(int) for slope in starts}
-        found = {
+        by_slope = {
             slope: bf.gradient_descent(net, data, learning_rate=RATE, steps=int(steps[slope][-1]), save=steps[slope])
             for slope, net in starts.items()
         }
@@ -93,13 +93,13 @@ def runs(seed: int, quick: bool, protocol: str) -> Runs:
         times = escape * (np.interp(np.linspace(0, 1, _shared.TIMES.size), PARTS, SAVED) if quick else SAVED)
         own = {slope: times / theory.linear_time(1.0, slope) for slope in starts}
         # A loss that is never reached: at this width looking for rest costs more than going on to the end.
-        found = {
+        by_slope = {
             slope: bf.gradient_flow(net, data, until=float(own[slope][-1]), save=own[slope], rtol=RTOL, stop=1e-300)
             for slope, net in starts.items()
         }
         lag = dict.fromkeys(starts, 1.0)
-    linear = found.pop(1.0)
-    return Runs(times, linear, found, start.imbalance, escape, lag)
+    linear = by_slope.pop(1.0)
+    return Runs(times, linear, by_slope, start.imbalance, escape, lag)
 
 
 def predicted_maps(these: Runs, slope: float, times: np.ndarray) -> np.ndarray:
@@ -264,7 +264,7 @@ def formed(seed: int, quick: bool, protocol: str) -> Result:
     """The defect of Assumption 4 along the run of slope 0, beside Theorem 13 and Eq. 23."""
     these = runs(seed, quick, protocol)
     run = these.others[0.0]
-    found = [assumption_4(network) for network in run.networks]
+    states = [assumption_4(network) for network in run.networks]
     # Before the output counts, Eq. 23 says how far from rank one the weights still are.
     early = int(np.searchsorted(these.times, 0.5 * these.escape * (1 - 1e-9)))
     growing = np.linspace(0, run.times[early], 40)
@@ -273,12 +273,12 @@ def formed(seed: int, quick: bool, protocol: str) -> Result:
         for t in growing / these.lag[0.0]
     ]
     measured = {
-        "‖W₁ − W₂ᵀrᵀ‖/‖W₁‖ at the start": found[0].distance,
-        "‖W₁ − W₂ᵀrᵀ‖/‖W₁‖ in the early phase ÷ Eq. 23": found[early].distance / foreseen[-1],
-        "imbalance of signs in the early phase − ε of r₁": found[early].imbalance - these.imbalance,
-        "‖W₁ − W₂ᵀrᵀ‖/‖W₁‖ from then on, largest": max(state.distance for state in found[early:]),
+        "‖W₁ − W₂ᵀrᵀ‖/‖W₁‖ at the start": states[0].distance,
+        "‖W₁ − W₂ᵀrᵀ‖/‖W₁‖ in the early phase ÷ Eq. 23": states[early].distance / foreseen[-1],
+        "imbalance of signs in the early phase − ε of r₁": states[early].imbalance - these.imbalance,
+        "‖W₁ − W₂ᵀrᵀ‖/‖W₁‖ from then on, largest": max(state.distance for state in states[early:]),
         "ε of r₁": these.imbalance,
-        "imbalance of signs in the end": found[-1].imbalance,
+        "imbalance of signs in the end": states[-1].imbalance,
     }
     return Result(
         measured,
@@ -293,8 +293,8 @@ def formed(seed: int, quick: bool, protocol: str) -> Result:
         "equal.",
         data={
             "times": run.times,
-            "distance": np.array([state.distance for state in found]),
-            "imbalance": np.array([state.imbalance for state in found]),
+            "distance": np.array([state.distance for state in states]),
+            "imbalance": np.array([state.imbalance for state in states]),
             "foreseen": np.array([growing, foreseen]),
             "start": these.imbalance,
         },

@@ -86,7 +86,7 @@ def _compared(
     at = [int(np.argmin(np.abs(flow.times - t))) for t in pauses]
     networks = [saved_network(flow, k) for k in at]
     wanted = stairs.outputs(times[at])
-    found = np.array([network(stairs.dataset.inputs) for network in networks])
+    outputs = np.array([network(stairs.dataset.inputs) for network in networks])
     first, second = (w[-1] for w in flow.weights)
     size = np.linalg.norm(first, axis=1) * np.abs(second[0])
     cosines = first @ np.array([g.direction for g in stairs.groups]).T / np.linalg.norm(first, axis=1, keepdims=True)
@@ -94,11 +94,11 @@ def _compared(
         "linear networks": float(stairs.linear_networks),
         "largest relative error of a step's time": float(np.abs(steps / passed - 1).max()),
         "largest error of the loss curve": float(np.abs(curve - flow.losses).max() / flow.losses[0]),
-        "largest error of f on the samples": float(np.abs(found - wanted).max()),
+        "largest error of f on the samples": float(np.abs(outputs - wanted).max()),
         "weight within 1° of a predicted direction": float(
             size[cosines.max(axis=1) > np.cos(np.radians(1))].sum() / size.sum()
         ),
-        "accuracy in the end": float(np.mean(np.sign(found[-1]) == stairs.dataset.targets)),
+        "accuracy in the end": float(np.mean(np.sign(outputs[-1]) == stairs.dataset.targets)),
     }
     shown = (len(at) // 2 - 1, len(at) - 1)
     arrays = {

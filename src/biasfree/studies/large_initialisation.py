@@ -28,16 +28,16 @@ class Case:
 @functools.cache
 def cases(seed: int, quick: bool) -> Mapping[float, Case]:
     """Runs from random weights of several scales, the same draw for all."""
-    data, found = small_set(seed), {}
+    data, by_scale = small_set(seed), {}
     for scale in SCALES[::2] if quick else SCALES:
         start = bf.Network.init([DIM, WIDTH, 1], 0.0, scale, seed)
         times = theory.linear_time(TIMES, 0.0)
-        found[scale] = Case(
+        by_scale[scale] = Case(
             bf.gradient_flow(start, data, until=TIMES[-1], save=TIMES, method="tsit5", rtol=RTOL),
             bf.gradient_flow(theory.linear_twin(start), data, until=times[-1], save=times, method="tsit5", rtol=RTOL),
             theory.aligned_start(start, data).imbalance,
         )
-    return found
+    return by_scale
 
 
 def excess(run: bf.Trajectory) -> float:
@@ -90,10 +90,10 @@ def global_minimum(seed: int, quick: bool, protocol: str) -> Result:
 
 def large_initialisation(seed: int, quick: bool, protocol: str) -> Result:
     """Eqs. 4 and 5 on the way and in the end, for weights that are not small."""
-    found = cases(seed, quick)
-    scales, curves = tuple(found), {}
+    by_scale = cases(seed, quick)
+    scales, curves = tuple(by_scale), {}
     measured: dict[str, float] = {}
-    for scale, case in found.items():
+    for scale, case in by_scale.items():
         function, weights = function_errors(case.run, case.twin), weight_errors(case.run, case.twin)
         curves[f"{scale:g}"] = np.array([function, weights])
         measured |= {
@@ -102,7 +102,7 @@ def large_initialisation(seed: int, quick: bool, protocol: str) -> Result:
             f"Eq. 5 in the end, γ = {scale:g}": float(weights[-1]),
             f"end above least squares, γ = {scale:g}": excess(case.run),
         }
-    small = found[scales[0]]
+    small = by_scale[scales[0]]
     measured["|ε| of the draw"] = abs(small.imbalance)
     expected = {f"end above least squares, γ = {scale:g}": at_most(1e-3, loosely=1e-2) for scale in scales}
     expected |= {f"Eq. 4 in the end, γ = {scale:g}": at_most(0.01, loosely=0.05) for scale in scales}

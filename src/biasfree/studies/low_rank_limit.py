@@ -72,17 +72,17 @@ def law(run: bf.Trajectory, layer: int, part: float = 1.0) -> measure.Approach:
     """How the layer tends to rank one, as seen by the time at which ln 1/L was this part of what it is at the end."""
     seen = run.log_losses >= part * run.log_losses[-1]
     logs, spectra = run.log_losses[seen], measure.spectrum(run.weights[layer - 1][seen])
-    found = approach(spectra, logs, logs <= FITTED * logs[-1], run.template.depth)
-    assert found is not None  # the runs are long enough
-    return found
+    fit = approach(spectra, logs, logs <= FITTED * logs[-1], run.template.depth)
+    assert fit is not None  # the runs are long enough
+    return fit
 
 
 def rank_one_limit(seed: int, quick: bool, protocol: str) -> Result:
-    """‖W‖₂/‖W‖_F of the last linear layers: bound, rate, and a law fitted to the first part that foretells the rest."""
+    """‖W‖₂/‖W‖_F of the last linear layers: bound, rate, and a law fitted to the first part that predicts the rest."""
     run = late(seed, quick)
     linear = hidden(run, False)
     spectra = {k: measure.spectrum(run.weights[k - 1]) for k in (*hidden(run, True), *linear)}
-    shortfalls = {k: shortfall(found) for k, found in spectra.items()}
+    shortfalls = {k: shortfall(spectrum) for k, spectrum in spectra.items()}
     rank, laws = measure.rank_excess(run), {k: law(run, k, FITTED) for k in linear}
     bound = {each.layer: each.excess for each in theory.rank_bound(run.template).layers}
     filled = [float((spectra[k].singular_values[:, 1:] ** 2).sum(axis=1).max() / bound[k]) for k in linear]
@@ -131,11 +131,11 @@ def farthest(values: list[float], goal: float) -> float:
 def alignment_limit(seed: int, quick: bool, protocol: str) -> Result:
     """|⟨v_{k+1}, u_k⟩| of the last linear layers, beside what the conserved matrices allow."""
     run = late(seed, quick)
-    found, first = measure.structure(run), hidden(run, False)[0]
+    structure, first = measure.structure(run), hidden(run, False)[0]
     bound = theory.rank_bound(run.template)
-    norms = np.stack([found.layers[each.layer - 1].singular_values[:, 0] for each in bound.layers], axis=-1)
+    norms = np.stack([structure.layers[each.layer - 1].singular_values[:, 0] for each in bound.layers], axis=-1)
     allowed = bound.misalignment(norms)
-    missing = 1 - found.alignment[:, first - 1 :]
+    missing = 1 - structure.alignment[:, first - 1 :]
     says = allowed < 1
     distance, tail = -run.log_losses, run.log_losses <= FITTED * run.log_losses[-1]
     exponents = [-np.polyfit(np.log(distance[tail]), np.log(column), 1)[0] for column in missing[tail].T]
@@ -147,7 +147,7 @@ def alignment_limit(seed: int, quick: bool, protocol: str) -> Result:
             "1 − alignment at the end, largest": float(missing[-1].max()),
             "1 − alignment at L = 1e-5, largest": float(np.interp(5 * math.log(10), distance, missing.max(axis=1))),
             "log₁₀ L at the end": -distance[-1] / math.log(10),
-            "alignment of the ReLU layer with the next at the end": float(found.alignment[-1, 0]),
+            "alignment of the ReLU layer with the next at the end": float(structure.alignment[-1, 0]),
         },
         {
             "(1 − alignment) ÷ what is allowed, largest": at_most(1 + SMOOTH),

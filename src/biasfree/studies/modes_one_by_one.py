@@ -86,7 +86,7 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
         why=f"At {SCALE:g} the linear twin learns the modes of β one by one (Saxe et al.), each by the neurons that "
         "share its direction with either sign: the positive half answers where zᵀx > 0, the negative half where "
         "zᵀx < 0. The first mode makes neurons parallel. The later ones turn each neuron its own way; the even "
-        "part they leave is of order 1/√width, and is unlearned as its kernel tells. While it lasts it also kicks"
+        "part they leave is of order 1/√width, and is unlearned as its kernel predicts. While it lasts it also kicks"
         " the modes that are still asleep, by about 1/√(width · samples). That changes their readouts, which is "
         "what the weight error in the end has beyond its prediction; with strengths far apart it brings the last "
         "mode forward (by 10 % with strengths 1.5, 1 and 0.6, width 50 and 200 pairs).",

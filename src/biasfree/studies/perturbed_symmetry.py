@@ -154,10 +154,10 @@ def _boundary_distances(network: bf.Network, data: bf.Dataset) -> tuple[np.ndarr
     def nearest(to: np.ndarray, angle: float) -> float:
         return float(np.abs(np.angle(np.exp(1j * (to - angle)))).min(initial=np.pi / 2))
 
-    found = np.array([nearest(zeros, a) for a in where])
+    nearest_zeros = np.array([nearest(zeros, a) for a in where])
     # Half way to the nearest sample of the other label.
     room = np.array([nearest(where[data.targets != y], a) / 2 for a, y in zip(where, data.targets, strict=True)])
-    return size * np.sin(found), size * np.sin(room)
+    return size * np.sin(nearest_zeros), size * np.sin(room)
 
 
 def figure_6(seed: int, quick: bool, protocol: str) -> Result:

@@ -28,21 +28,21 @@ def explained(number: int, seed: int) -> bf.measure.Plateaus:
 
 def saddles(seed: int, quick: bool, protocol: str) -> Result:
     """Predicted beside measured ends of all plateaus of several runs."""
-    found = [explained(number, seed) for number in range(QUICK_SETS if quick else SETS)]
-    every = [(each, run) for run in found for each in run]
+    explanations = [explained(number, seed) for number in range(QUICK_SETS if quick else SETS)]
+    every = [(each, run) for run in explanations for each in run]
     errors = [abs(each.predicted_end - each.end) / each.end for each, _ in every if each.ends]
     stay = [each for each, _ in every if not each.ends]
     early = [each.predicted_by == "early flow" for each, _ in every if each.ends]
     rates = theory.gathering_directions(bf.datasets.xor(), samples=200, seed=seed)
     # Plateau k of XOR is left at the k-th rate of the early phase: the groups do not see each other.
-    growing = [each.growth[0].rate if each.growth else np.nan for each in found[0]][: len(rates)]
+    growing = [each.growth[0].rate if each.growth else np.nan for each in explanations[0]][: len(rates)]
     apart = [abs(rate - group.rate) for rate, group in zip(growing, rates, strict=False)]
     return Result(
         {
             "ends predicted within 10 %, share": float(np.mean(np.array(errors) <= 0.1)),
             "median error of an end": float(np.median(errors)),
             "XOR: largest error of an end": float(
-                max(abs(each.predicted_end - each.end) / each.end for each in found[0] if each.ends)
+                max(abs(each.predicted_end - each.end) / each.end for each in explanations[0] if each.ends)
             ),
             "XOR: largest difference of a growth rate from that of the early phase": float(max(apart)),
             "last plateaus predicted to stay, share": float(np.mean([np.isinf(each.predicted_end) for each in stay])),
@@ -59,33 +59,33 @@ def saddles(seed: int, quick: bool, protocol: str) -> Result:
         "residuals in the place of targets. They gather at the extrema of ⟨r σ(uᵀx)⟩ and end the plateau when they "
         "have grown. Where awake neurons still turn, the plateau ends by them.",
         data={
-            "times": found[0].trajectory.times,
-            "losses": found[0].trajectory.losses,
-            "ends": found[0].ends,
-            "predicted": found[0].predicted_ends,
+            "times": explanations[0].trajectory.times,
+            "losses": explanations[0].trajectory.losses,
+            "ends": explanations[0].ends,
+            "predicted": explanations[0].predicted_ends,
             "pairs": np.array([(each.end, each.predicted_end) for each, _ in every if each.ends]),
         },
-        settings={"width": WIDTH, "initial scale": SCALE, "sets": len(found)},
+        settings={"width": WIDTH, "initial scale": SCALE, "sets": len(explanations)},
     )
 
 
 def limit(seed: int, quick: bool, protocol: str) -> Result:
     """The staircase in units of ln(1/γ) beside the rates of the early phase."""
     data = bf.datasets.orthogonal_pair() if quick else bf.datasets.xor()
-    found = bf.skeleton(data, width=20, seed=seed)
+    staircase = bf.skeleton(data, width=20, seed=seed)
     groups = theory.gathering_directions(data, samples=200, seed=seed)
     predicted = np.array([1 / group.rate for group in groups])
-    size = min(len(predicted), len(found.taus))
-    apart = np.abs(found.taus[:size] / predicted[:size] - 1)
-    finite = [abs(drop.taus[0] - drop.tau) / drop.tau for drop in found.drops]
+    size = min(len(predicted), len(staircase.taus))
+    apart = np.abs(staircase.taus[:size] / predicted[:size] - 1)
+    finite = [abs(drop.taus[0] - drop.tau) / drop.tau for drop in staircase.drops]
     return Result(
         {
-            "drops": float(len(found.drops)),
-            "drops less gathering directions": float(len(found.drops) - len(groups)),
+            "drops": float(len(staircase.drops)),
+            "drops less gathering directions": float(len(staircase.drops) - len(groups)),
             "τ of a drop times its rate, largest difference from 1": float(apart.max()),
-            "estimated error of τ, largest": float(max(drop.error / drop.tau for drop in found.drops)),
+            "estimated error of τ, largest": float(max(drop.error / drop.tau for drop in staircase.drops)),
             "τ at 1e-20, largest distance from the limit": float(max(finite)),
-            "loss in the end ÷ first loss": float(found.levels[-1] / found.levels[0]),
+            "loss in the end ÷ first loss": float(staircase.levels[-1] / staircase.levels[0]),
         },
         {
             "drops less gathering directions": at_most(0.0),
@@ -97,12 +97,12 @@ def limit(seed: int, quick: bool, protocol: str) -> Result:
         "ln(1/γ), so that in τ = t/ln(1/γ) the loss is a staircase in the limit; on data whose groups do not see each "
         "other its drops are at τ = 1/ρ.",
         data={
-            "scales": np.array(found.scales),
-            "taus": np.array([drop.taus for drop in found.drops]),
-            "limit": found.taus,
-            "levels": found.levels,
+            "scales": np.array(staircase.scales),
+            "taus": np.array([drop.taus for drop in staircase.drops]),
+            "limit": staircase.taus,
+            "levels": staircase.levels,
         },
-        settings={"data": data.name, "width": 20, "scales": found.scales},
+        settings={"data": data.name, "width": 20, "scales": staircase.scales},
     )
 
 

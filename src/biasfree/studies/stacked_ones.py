@@ -39,8 +39,8 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
     angles = []
     for constant in CONSTANTS:
         column = np.full((data.samples, 1), constant)
-        found = theory.max_margin(Dataset(np.hstack([data.inputs, column]), data.targets))
-        angles.append(_degrees(found.weights[:-1], free.weights))
+        solution = theory.max_margin(Dataset(np.hstack([data.inputs, column]), data.targets))
+        angles.append(_degrees(solution.weights[:-1], free.weights))
     # On the support (3, 2), (4, 2), the least norm is w = (−2, 14/(4+c²)), bias 7c²/(4+c²), for a constant c.
     by_hand = np.degrees(np.arctan(7 / (4 + np.array(CONSTANTS) ** 2)))
     shares = {dim: _share_that_differs(dim, SETS // 4 if quick else SETS, seed) for dim in DIMS}

@@ -30,8 +30,8 @@ def run(seed: int, quick: bool, protocol: str) -> Result:
             weights.append(weight_errors(flow, twin).max())
             same.append(weight_errors(flow, equal).max())
             limit = theory.regularised_limit(data, DECAY, slope, loss)
-            found = linearity(flow.final, data.inputs).linear_map
-            ends.append(np.linalg.norm(found - limit) / np.linalg.norm(limit))
+            learned = linearity(flow.final, data.inputs).linear_map
+            ends.append(np.linalg.norm(learned - limit) / np.linalg.norm(limit))
             if loss == "square" and slope == 0:
                 levels = {
                     "least squares": float(theory.linear_loss(theory.least_squares(data), data)),

@@ -59,26 +59,26 @@ _READERS = ("load", "read", "from_table", "as_dataset", "builtin")  # these need
 @functools.cache
 def generators() -> dict[str, Callable[..., Dataset]]:
     """Every function of ``biasfree.datasets`` that makes a data set from its arguments alone."""
-    found = {}
+    functions = {}
     for name in datasets.__all__:
         function = getattr(datasets, name)
         makes = inspect.isfunction(function) and inspect.signature(function).return_annotation is Dataset
         if makes and name not in _READERS:
-            found[name] = function
-    return found
+            functions[name] = function
+    return functions
 
 
 @functools.cache
 def generator_arguments(name: str) -> dict[str, Argument]:
     """The arguments of a generator, but for its seed, which is ``data_seed`` here."""
-    found = {}
+    arguments = {}
     for key, parameter in inspect.signature(generators()[name]).parameters.items():
         if key == "seed":
             continue
         default = REQUIRED if parameter.default is inspect.Parameter.empty else parameter.default
         kinds = {bool: "flag", int: "count", float: "number", str: "text"}
-        found[key] = Argument(kinds.get(type(default), "other"), default, _GENERATOR_LABELS.get(key, key))
-    return found
+        arguments[key] = Argument(kinds.get(type(default), "other"), default, _GENERATOR_LABELS.get(key, key))
+    return arguments
 
 
 def known_arguments(data: Sequence[Any]) -> dict[str, Argument]:

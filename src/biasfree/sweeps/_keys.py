@@ -65,12 +65,12 @@ def keys(shared: np.ndarray, axes: Mapping[str, Sequence[Any]], points: np.ndarr
         points: (points, axes) of indices into these.
         seeds: of the runs.
     """
-    found = np.broadcast_to(shared, (len(points), 2)).copy()
+    combined = np.broadcast_to(shared, (len(points), 2)).copy()
     for column, (name, values) in enumerate(axes.items()):
         words = np.array([word(f"argument {name}", value) for value in values])
-        found ^= words[points[:, column]]
+        combined ^= words[points[:, column]]
     of_seeds = np.array([word("seed", seed) for seed in seeds])
-    return (found[:, None] ^ of_seeds[None]).reshape(-1, 2)
+    return (combined[:, None] ^ of_seeds[None]).reshape(-1, 2)
 
 
 def data_digest(data: Dataset) -> str:
@@ -92,7 +92,7 @@ def function_digest(function: Callable[..., Any]) -> str:
     except (OSError, TypeError) as error:
         raise ValueError(
             f"the source of {getattr(function, '__name__', function)!r} cannot be read, so its results could not be "
-            "told from those of another function. Define it by def in a file or a notebook cell."
+            "kept apart from those of another function. Define it by def in a file or a notebook cell."
         ) from error
     around = inspect.getclosurevars(function).nonlocals
     for name, value in around.items():

@@ -208,10 +208,10 @@ def _grid(name: str, values: Any) -> tuple[tuple[Any, ...], str | None]:
             raise ValueError(f"axis {name!r}: {error}") from error
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise ValueError(f"axis {name!r} must be a list of values or a range, got {values!r}.")
-    found = tuple(value.item() if hasattr(value, "item") else value for value in values)
-    if not found:
+    grid = tuple(value.item() if hasattr(value, "item") else value for value in values)
+    if not grid:
         raise ValueError(f"axis {name!r} has no values.")
-    return found, None
+    return grid, None
 
 
 def _axis(name: str, values: Sequence[Any], spacing: str | None, argument: Argument) -> Axis:
@@ -236,10 +236,10 @@ def _guessed(values: Sequence[Any]) -> str:
 
 def _seeds(seeds: int | Iterable[int]) -> tuple[int, ...]:
     if isinstance(seeds, Iterable) and not isinstance(seeds, (str, bytes)):
-        found = tuple(checks.count(seed, "each of seeds", least=0) for seed in seeds)
-        if not found or len(set(found)) < len(found):
-            raise ValueError(f"seeds must be different whole numbers, got {list(found)}.")
-        return found
+        numbers = tuple(checks.count(seed, "each of seeds", least=0) for seed in seeds)
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise ValueError(f"seeds must be different whole numbers, got {list(numbers)}.")
+        return numbers
     number = checks.count(seeds, "seeds")  # type: ignore[arg-type]
     if number > _MOST_VALUES:
         raise ValueError(f"seeds may be at most {_MOST_VALUES:,}, got {seeds!r}.")

@@ -1,4 +1,4 @@
-"""What is found out about a plan before its first run."""
+"""Checks of a plan before its first run."""
 
 import inspect
 import math

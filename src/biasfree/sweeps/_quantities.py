@@ -5,7 +5,7 @@ Names without a dot are in ``REGISTRY``. ``measure.linearity.error`` calls ``mea
 under the names of its parameters (``network`` is the trained one for ``measure`` and the start for ``theory``) and
 takes ``error`` of the result; ``plateaus.…`` and ``diagnose.…`` likewise call ``bf.plateaus`` of the trajectory and
 ``bf.diagnose`` of the data, one start and no simulation. A number picks an element, from 0 (``plateaus.1.end``), and
-``count`` tells how many there are.
+``count`` is their number.
 """
 
 import dataclasses
@@ -181,10 +181,10 @@ def _public(path: str) -> Any:
     module = getattr(biasfree, home) if home else biasfree
     if home and name not in module.__all__:
         checks.one_of(name, [each for each in module.__all__ if each[0].islower()], f"function of {home}")
-    found = getattr(module, name, None)
-    if found is None or not callable(found):
+    function = getattr(module, name, None)
+    if function is None or not callable(function):
         raise ValueError(f"this version of biasfree has no {path}.")
-    return found
+    return function
 
 
 def _context(case: Case, trained_network: bool) -> dict[str, Callable[[], Any]]:
@@ -223,29 +223,29 @@ def _fillable(function: Any, path: str) -> list[str]:
 def _kind(function: Any, attributes: Sequence[str], name: str) -> str:
     """Whether a number or a word is kept, from annotations; also finds attributes that are not there."""
     try:
-        found = typing.get_type_hints(function).get("return")
+        returned = typing.get_type_hints(function).get("return")
     except (NameError, TypeError):
         return "number"
     for attribute in attributes:
-        if not isinstance(found, type) or attribute == "count":
+        if not isinstance(returned, type) or attribute == "count":
             return "number"
         if attribute.isdigit():
-            found = typing.get_type_hints(getattr(found, "__getitem__", len)).get("return")
+            returned = typing.get_type_hints(getattr(returned, "__getitem__", len)).get("return")
             continue
-        if not (hasattr(found, attribute) or attribute in getattr(found, "__annotations__", {})):
-            fields = [f.name for f in dataclasses.fields(found)] if dataclasses.is_dataclass(found) else []
-            raise ValueError(f"{name}: {found.__name__} has no {attribute!r}. It has: {', '.join(sorted(fields))}.")
-        member = getattr(found, attribute, None)
+        if not (hasattr(returned, attribute) or attribute in getattr(returned, "__annotations__", {})):
+            fields = [f.name for f in dataclasses.fields(returned)] if dataclasses.is_dataclass(returned) else []
+            raise ValueError(f"{name}: {returned.__name__} has no {attribute!r}. It has: {', '.join(sorted(fields))}.")
+        member = getattr(returned, attribute, None)
         try:
             if isinstance(member, property):
-                found = typing.get_type_hints(member.fget).get("return")
+                returned = typing.get_type_hints(member.fget).get("return")
             elif inspect.isfunction(member):
-                found = typing.get_type_hints(member).get("return")
+                returned = typing.get_type_hints(member).get("return")
             else:
-                found = typing.get_type_hints(found).get(attribute)
+                returned = typing.get_type_hints(returned).get(attribute)
         except (NameError, TypeError):
             return "number"
-    return {str: "text", bool: "share"}.get(typing.cast(Any, found), "number")
+    return {str: "text", bool: "share"}.get(typing.cast(Any, returned), "number")
 
 
 def _scalar(value: Any, attributes: Sequence[str], name: str) -> Any:
@@ -275,8 +275,7 @@ def _diagnosis(case: Case) -> Any:
 
 @functools.lru_cache(maxsize=4)
 def _diagnosed(dataset: Any, loss: str, slope: float, width: int, depth: int, init_scale: float) -> Any:
-    found = _public("diagnose")(dataset, loss, slope, width, depth, init_scale, seeds=1, simulate=False)
-    return found
+    return _public("diagnose")(dataset, loss, slope, width, depth, init_scale, seeds=1, simulate=False)
 
 
 def converted(value: Any, kind: str, name: str) -> Scalar:

@@ -36,13 +36,13 @@ def finest(axis: Axis, levels: int) -> tuple[Any, ...]:
     if not axis.numeric or len(axis.values) < 2:
         return axis.values
     parts, whole = 2**levels, all(isinstance(value, int) for value in axis.values)
-    found: list[Any] = []
+    values: list[Any] = []
     for low, high in itertools.pairwise(axis.values):
         for part in range(parts):
             share = part / parts
             between = low * (high / low) ** share if axis.spacing == "log" else low + (high - low) * share
-            found.append(low if part == 0 else round(between) if whole else float(f"{between:.12g}"))
-    return (*found, axis.values[-1])
+            values.append(low if part == 0 else round(between) if whole else float(f"{between:.12g}"))
+    return (*values, axis.values[-1])
 
 
 def first_boxes(axes: Mapping[str, Axis], levels: int) -> list[Box]:
@@ -71,10 +71,10 @@ class Refinement:
         self._tolerance = 0.0
 
     def learn(self, positions: Sequence[Position], of_seeds: np.ndarray) -> None:
-        """Take in what runs found: (points, seeds)."""
+        """Take in the results of runs: (points, seeds)."""
         first = not self.values
-        for position, found in zip(positions, of_seeds, strict=True):
-            self.values[position] = _agreed(found, self._kind)
+        for position, values in zip(positions, of_seeds, strict=True):
+            self.values[position] = _agreed(values, self._kind)
         if first and self._kind == "number":
             known = [value for value in self.values.values() if math.isfinite(value)]
             self._tolerance = TOLERANCE * (max(known) - min(known)) if known else 0.0
@@ -82,7 +82,7 @@ class Refinement:
     def wanted(self) -> list[Position]:
         """Points to run for the next level; empty when nothing is left to be halved."""
         split = [box for box in self._boxes if self._disagree([self.values[c] for c in box.corners()])]
-        self._boxes, found = [], dict[Position, None]()
+        self._boxes, wanted = [], dict[Position, None]()
         for box in split:
             sides = self._sides(box)
             if all(len(side) < 3 for side in sides):
@@ -93,24 +93,24 @@ class Refinement:
                             for p, s in zip(position, sides, strict=True)]  # fmt: skip
                     around = [self.values[corner] for corner in itertools.product(*face)]
                     if self._disagree(around):
-                        found[position] = None
+                        wanted[position] = None
                     else:
                         self.values[position] = around[0] if self._kind != "number" else float(np.mean(around))
             halves = [list(itertools.pairwise(side)) if len(side) > 1 else [(side[0], side[0])] for side in sides]
             for each in itertools.product(*halves):
                 self._boxes.append(Box(tuple(low for low, _ in each), tuple(high - low for low, high in each)))
-        return list(found)
+        return list(wanted)
 
     def _sides(self, box: Box) -> list[tuple[int, ...]]:
         """Along each axis: the ends, and the middle if there is a value strictly between."""
-        found: list[tuple[int, ...]] = []
+        sides: list[tuple[int, ...]] = []
         for fine, low, size in zip(self._fine, box.origin, box.size, strict=True):
             middle = low + size // 2
             if size > 1 and fine[middle] not in (fine[low], fine[low + size]):
-                found.append((low, middle, low + size))
+                sides.append((low, middle, low + size))
             else:
-                found.append((low, low + size) if size else (low,))
-        return found
+                sides.append((low, low + size) if size else (low,))
+        return sides
 
     def _disagree(self, values: Sequence[Any]) -> bool:
         if self._kind != "number":
@@ -121,11 +121,11 @@ class Refinement:
         return bool(finite) and max(finite) - min(finite) > self._tolerance
 
 
-def _agreed(found: np.ndarray, kind: str) -> Any:
+def _agreed(values: np.ndarray, kind: str) -> Any:
     """What the seeds say together: the commonest word, the majority, the median."""
     if kind == "text":
-        return Counter(sorted(found)).most_common(1)[0][0]
-    known = found[~np.isnan(found)]
+        return Counter(sorted(values)).most_common(1)[0][0]
+    known = values[~np.isnan(values)]
     if not len(known):
         return "failed" if kind == "share" else math.nan
     return bool(np.mean(known) >= 0.5) if kind == "share" else float(np.median(known))

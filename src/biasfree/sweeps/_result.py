@@ -1,4 +1,4 @@
-"""What a sweep found: a labelled array per quantity, its file, and its printed card."""
+"""The result of a sweep: a labelled array per quantity, its file, and its printed card."""
 
 import json
 import os
@@ -97,7 +97,7 @@ class Sweep:
     def summary(self) -> dict[str, Any]:
         """The numbers of a sweep, as JSON can hold them."""
         state = self.dataset["state"].to_numpy()
-        found: dict[str, Any] = {
+        entries: dict[str, Any] = {
             "title": self.dataset.attrs.get("title", ""),
             "axes": {name: int(size) for name, size in self.dataset["state"].sizes.items()},
             "keep": self.quantities,
@@ -108,23 +108,23 @@ class Sweep:
         if self.tally is not None:
             computed, reused, seconds, damaged = self.tally
             rate = computed / seconds if seconds > 0 else 0.0
-            found |= {"computed": computed, "reused": reused, "seconds": seconds, "runs_per_second": rate}
-            found |= {"damaged_files": damaged, "folder": None if self.folder is None else str(self.folder)}
-        return found
+            entries |= {"computed": computed, "reused": reused, "seconds": seconds, "runs_per_second": rate}
+            entries |= {"damaged_files": damaged, "folder": None if self.folder is None else str(self.folder)}
+        return entries
 
     def __str__(self) -> str:
         """A card."""
-        told = self.summary()
-        axes = " × ".join(f"{name} {size}" for name, size in told["axes"].items())
-        lines = [f"Sweep {told['title']}".rstrip(), f"  axes     {axes}", f"  kept     {', '.join(told['keep'])}"]
-        lines.append(f"  runs     {told['runs']:,}, of which {told['failed']:,} failed")
-        lines += [f"           {count:,} × {sentence}" for sentence, count in list(told["failures"].items())[:3]]
+        summary = self.summary()
+        axes = " × ".join(f"{name} {size}" for name, size in summary["axes"].items())
+        lines = [f"Sweep {summary['title']}".rstrip(), f"  axes     {axes}", f"  kept     {', '.join(summary['keep'])}"]
+        lines.append(f"  runs     {summary['runs']:,}, of which {summary['failed']:,} failed")
+        lines += [f"           {count:,} × {sentence}" for sentence, count in list(summary["failures"].items())[:3]]
         if self.tally is not None:
-            rate = f", {told['runs_per_second']:.3g} per second" if self.tally.computed else ""
-            before = f"{told['reused']:,} known before, {told['seconds']:.1f} s"
-            lines.append(f"  work     {told['computed']:,} computed{rate}, {before}")
-            if told["damaged_files"]:
-                count = len(told["damaged_files"])
+            rate = f", {summary['runs_per_second']:.3g} per second" if self.tally.computed else ""
+            before = f"{summary['reused']:,} known before, {summary['seconds']:.1f} s"
+            lines.append(f"  work     {summary['computed']:,} computed{rate}, {before}")
+            if summary["damaged_files"]:
+                count = len(summary["damaged_files"])
                 lines.append(
                     f"  damaged  {count} batch file{'s' if count > 1 else ''}: removed, the runs computed again"
                 )
@@ -132,9 +132,9 @@ class Sweep:
 
     def __repr__(self) -> str:
         """One line; ``print`` shows the card."""
-        told = self.summary()
-        axes = " × ".join(f"{name} {size}" for name, size in told["axes"].items())
-        return f"Sweep({told['title'] + ': ' if told['title'] else ''}{axes}, {told['runs']:,} runs)"
+        summary = self.summary()
+        axes = " × ".join(f"{name} {size}" for name, size in summary["axes"].items())
+        return f"Sweep({summary['title'] + ': ' if summary['title'] else ''}{axes}, {summary['runs']:,} runs)"
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -75,8 +75,8 @@ class Store:
         """
         try:
             self._write(batch)
-            if len(found := self._files()) > _MOST_FILES:
-                self._merge(found)
+            if len(paths := self._files()) > _MOST_FILES:
+                self._merge(paths)
         except OSError as error:
             raise StoreError(
                 f"cannot write to {self.folder}: {error.strerror or error}. Runs finished before are kept; make room, "
@@ -107,9 +107,9 @@ class Store:
             os.fsync(stream.fileno())
         return path
 
-    def _merge(self, found: list[Path]) -> None:
+    def _merge(self, paths: list[Path]) -> None:
         """Make one file of the smallest; what is cut off in between is there twice, which does no harm."""
-        smallest = sorted(found, key=lambda path: path.stat().st_size)[:_MERGED]
+        smallest = sorted(paths, key=lambda path: path.stat().st_size)[:_MERGED]
         batches = [(path, batch) for path in smallest if (batch := self._read(path)) is not None]
         written = {self._write(batch) for batch in joined([batch for _, batch in batches])}
         for path, _ in batches:

@@ -1,4 +1,4 @@
-"""Runs as columns: what is known from earlier sweeps, and what this one found."""
+"""Runs as columns: results of earlier sweeps, and those of this one."""
 
 from collections.abc import Iterable, Mapping
 
@@ -25,8 +25,8 @@ class Known:
             place = np.minimum(np.searchsorted(sorted_first, keys[:, 0]), len(order) - 1)
             rows = order[place]
             # Half of the key leads there; the other half decides.
-            found = np.flatnonzero((batch.keys[rows] == keys).all(axis=1))
-            yield batch, found, rows[found]
+            matches = np.flatnonzero((batch.keys[rows] == keys).all(axis=1))
+            yield batch, matches, rows[matches]
 
 
 class Table:

@@ -48,21 +48,21 @@ def read_plan(text: str, name: str = "plan.toml", beside: Path | None = None) ->
         ValueError: what is wrong with it, and in which line.
     """
     try:
-        told = tomllib.loads(text)
+        tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is no valid TOML: {error}.") from error
     where: tuple[str, str] | None = None
     try:
-        for key in told:
+        for key in tables:
             where = ("", key)
             checks.one_of(key, _TOP, "entry")
         for key, kind in (("run", dict), ("axes", dict), ("keep", list), ("title", str), ("plot", dict)):
             where = ("", key)
-            if key in told and not isinstance(told[key], kind):
+            if key in tables and not isinstance(tables[key], kind):
                 kinds = {dict: f"a table, [{key}]", list: "a list", str: "a text"}
-                raise ValueError(f"{key} must be {kinds[kind]}, got {told[key]!r}.")
+                raise ValueError(f"{key} must be {kinds[kind]}, got {tables[key]!r}.")
         where = None
-        run, axes = dict(told.get("run", {})), dict(told.get("axes", {}))
+        run, axes = dict(tables.get("run", {})), dict(tables.get("axes", {}))
         for key, value in axes.items():
             where = ("axes", key)
             axes[key] = _range(value) if isinstance(value, dict) else value
@@ -70,40 +70,40 @@ def read_plan(text: str, name: str = "plan.toml", beside: Path | None = None) ->
         if isinstance(run.get("data"), str) and Path(run["data"]).suffix and beside is not None:
             run["data"] = str(beside / run["data"])
         where = ("", "refine")
-        refine, levels = _refinement(told.get("refine"))
+        refine, levels = _refinement(tables.get("refine"))
         where = None
-        plot = told.get("plot", {})
-        return Plan.of(run, axes, told.get("keep", ()), told.get("seeds", 1), refine=refine, levels=levels,
-                       title=told.get("title", ""), plot=plot)  # fmt: skip
+        plot = tables.get("plot", {})
+        return Plan.of(run, axes, tables.get("keep", ()), tables.get("seeds", 1), refine=refine, levels=levels,
+                       title=tables.get("title", ""), plot=plot)  # fmt: skip
     except ValueError as error:
         line = _line(text, where) if where else _line_of_sentence(text, str(error))
         raise ValueError(f"{name}{f', line {line}' if line else ''}: {error}") from error
 
 
-def _range(told: dict[str, Any]) -> Range:
-    for key in told:
+def _range(table: dict[str, Any]) -> Range:
+    for key in table:
         checks.one_of(key, _RANGE, "entry of a range")
     for key in _RANGE[:3]:
-        if key not in told:
+        if key not in table:
             raise ValueError(f"a range needs {key!r}: {{ from = 0.01, to = 1.0, count = 9, spacing = 'log' }}.")
-    made = Range(told["from"], told["to"], told["count"], told.get("spacing", "linear"))
+    made = Range(table["from"], table["to"], table["count"], table.get("spacing", "linear"))
     for key in ("from", "to"):
-        if isinstance(told[key], (str, bool)) or not isinstance(told[key], (int, float)):
-            raise ValueError(f"{key} must be a number, got {told[key]!r}.")
+        if isinstance(table[key], (str, bool)) or not isinstance(table[key], (int, float)):
+            raise ValueError(f"{key} must be a number, got {table[key]!r}.")
     made.values()
     return made
 
 
-def _refinement(told: Any) -> tuple[str | None, int]:
-    if told is None:
+def _refinement(entry: Any) -> tuple[str | None, int]:
+    if entry is None:
         return None, LEVELS
-    if isinstance(told, str):
-        return told, LEVELS
-    if not isinstance(told, dict) or not isinstance(told.get("on"), str):
-        raise ValueError(f"refine must be the name of a kept quantity, or {{ on = name, levels = 5 }}, got {told!r}.")
-    for key in told:
+    if isinstance(entry, str):
+        return entry, LEVELS
+    if not isinstance(entry, dict) or not isinstance(entry.get("on"), str):
+        raise ValueError(f"refine must be the name of a kept quantity, or {{ on = name, levels = 5 }}, got {entry!r}.")
+    for key in entry:
         checks.one_of(key, ("on", "levels"), "entry of refine")
-    return told["on"], checks.count(told.get("levels", LEVELS), "levels")
+    return entry["on"], checks.count(entry.get("levels", LEVELS), "levels")
 
 
 def _line(text: str, where: tuple[str, str]) -> int | None:
@@ -121,7 +121,7 @@ def _line(text: str, where: tuple[str, str]) -> int | None:
 
 
 def _line_of_sentence(text: str, sentence: str) -> int | None:
-    """The line of what a sentence speaks of: its first word or quoted name that is a key or a value of the plan."""
+    """The line that a sentence is about: its first word or quoted name that is a key or a value of the plan."""
     quoted = re.findall(r"'([^']+)'", sentence)
     for name in [*quoted, *re.findall(r"[\w.]+", sentence)]:
         for table in ("axes", "run", "plot", ""):

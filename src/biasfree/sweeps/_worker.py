@@ -84,7 +84,7 @@ class OtherNumericsError(RuntimeError):
 def work(spec: Spec, cells: Cells, stopped: Callable[[], bool] | None = None) -> Finished:
     """Compute ``cells`` in order until a batch's time is over; how many were done is in the result.
 
-    In the command's own process ``stopped`` tells that Ctrl-C was pressed: the run under way is then left out.
+    In the command's own process ``stopped`` says whether Ctrl-C was pressed: the run under way is then left out.
     """
     from threadpoolctl import threadpool_limits
 
@@ -116,15 +116,15 @@ def work(spec: Spec, cells: Cells, stopped: Callable[[], bool] | None = None) ->
 
 def quantities(keep: Iterable[str | Callable[[Case], Any]]) -> dict[str, Quantity]:
     """Kept quantities by name."""
-    found = {}
+    functions = {}
     for each in keep:
         if isinstance(each, str):
-            found[each] = quantity(each)
+            functions[each] = quantity(each)
         elif not callable(each):
             raise ValueError(f"keep must be names of quantities or functions of a run, got {each!r}.")
         else:
-            found[each.__name__] = of_function(each)
-    return found
+            functions[each.__name__] = of_function(each)
+    return functions
 
 
 Row = tuple[dict[str, Any], str, bool]  # values, sentence, whether the failure may pass
@@ -154,10 +154,10 @@ def _evaluated(case: Case, kept: Mapping[str, Quantity]) -> Row:
 
 def _own_function(function: Callable[..., Any], arguments: dict[str, Any], seed: dict[str, int]) -> Row:
     try:
-        found = function(**arguments, **seed)
-        if not isinstance(found, Mapping):
-            found = {function.__name__: found}
-        row = {str(name): _number_or_word(value, function.__name__) for name, value in found.items()}
+        returned = function(**arguments, **seed)
+        if not isinstance(returned, Mapping):
+            returned = {function.__name__: returned}
+        row = {str(name): _number_or_word(value, function.__name__) for name, value in returned.items()}
         check_names(row, arguments)
         return row, "", False
     except Exception as error:

@@ -48,15 +48,15 @@ def follow(
     room, which = np.empty(3 * dim + 4 * count + held * held + held), np.empty(held, dtype=np.int64)
     begins = address(room) + 8 * np.cumsum([0, dim, dim, dim, count, count, count, count, held * held])
     work = _WORK(*begins.tolist(), address(which, np.int64), 0)
-    found: Any = _LOG(address(crossed, np.int64), address(when), address(stretches), len(when), 0)
+    crossings: Any = _LOG(address(crossed, np.int64), address(when), address(stretches), len(when), 0)
     own = [address(each, each.dtype if each.dtype == bool else np.float64) for each in (*state, *modes)]
     why, met = np.empty((2, len(neurons)), dtype=np.int64)
     boundaries = _LINES(*map(address, lines), count, dim, len(gram) > 0)
     library().biasfree_follow(
         _at(neurons), c_int64(len(neurons)), c_double(until), byref(boundaries),
-        byref(_NEURONS(*own)), byref(_FLOORS(*floors)), byref(work), byref(found), _at(why), _at(met),
+        byref(_NEURONS(*own)), byref(_FLOORS(*floors)), byref(work), byref(crossings), _at(why), _at(met),
     )  # fmt: skip
-    return why, met, found.count
+    return why, met, crossings.count
 
 
 def _at(array: np.ndarray) -> Any:

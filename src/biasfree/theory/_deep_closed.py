@@ -133,7 +133,7 @@ def drop_time(
 class _Scalar(NamedTuple):
     """z' = z^{L−1}(1 − z^L) in units of ``rate``, from z = ``start``; u = ``unit`` · z.
 
-    Inverted in y = ln(z/|1−z|), which tells z from its limit 1 at any distance, and in which G is concave from below
+    Inverted in y = ln(z/|1−z|), which resolves z from its limit 1 at any distance, and in which G is concave from below
     and convex from above: dG/dy = z^{2−L}/(1 + z + ⋯ + z^{L−1}), which is 1/L at the limit.
     """
 

@@ -140,7 +140,7 @@ def parity_form(network: Network, tolerance: float = TOLERANCE) -> ParityForm:
     """
     first, second, b, linear_map = _two_layers(network)
     grouped = lines(first, tolerance)
-    # c_l with the sizes of the terms it is summed from: their ratio tells a coefficient from a cancellation's rounding.
+    # c_l with the sizes of the terms it is summed from: their ratio separates it from rounding.
     terms = b * second * np.abs(grouped.position)
     coefficients, mass = _summed(grouped, terms)
     kept = np.flatnonzero((np.abs(coefficients) > CANCELLATION * mass).any(axis=0))

@@ -84,12 +84,12 @@ def gather(flow: EarlyFlow | SeveralEarlyFlow) -> tuple[Gathering, ...]:
     across, sign, _ = up_to_sign(flow.limit_output[growing], _SAME)
     keys = np.column_stack([line, side > 0, across, sign > 0])
     _, group = np.unique(keys, axis=0, return_inverse=True)
-    found = []
+    directions = []
     for which in range(group.max(initial=-1) + 1):
         members = growing[group.ravel() == which]
         first = members[0]
         output = flow.limit_output[first]
-        found.append(
+        directions.append(
             Gathering(
                 flow.limit_direction[first],
                 int(output[0]) if len(output) == 1 else 0,
@@ -100,7 +100,7 @@ def gather(flow: EarlyFlow | SeveralEarlyFlow) -> tuple[Gathering, ...]:
                 bool(flow.sliding[first].any()),
             )
         )
-    return tuple(sorted(found, key=lambda g: (-g.rate, -g.basin)))
+    return tuple(sorted(directions, key=lambda g: (-g.rate, -g.basin)))
 
 
 def gathering_directions(

@@ -19,7 +19,7 @@ from biasfree import losses
 from biasfree.datasets import Dataset
 
 _EPSILON = sys.float_info.epsilon
-# Unit vectors whose convex hull is nearer to the origin than this touch it, as far as double precision can tell.
+# Unit vectors whose convex hull is nearer to the origin than this touch it, as far as double precision can resolve.
 _TOUCHING = 1e-13
 # A multiplier this small beside the largest changes w by less than rounding.
 _VANISHED = 1e-14

@@ -2,7 +2,7 @@
 
 In Eq. 40's form the neurons with r_l > 0 of every layer make up one aligned chain (see ``_chain_flow``) that is active
 where r₊ᵀx > 0, and those with r_l < 0 another, active where r₋ᵀx < 0. The paper takes their norms to be equal, which
-holds at infinite width only; ``_deep_paths`` tells what follows when they are not.
+holds at infinite width only; ``_deep_paths`` computes what follows when they are not.
 """
 
 from dataclasses import dataclass
