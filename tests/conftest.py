@@ -18,7 +18,8 @@ settings.load_profile("biasfree")
 
 # The files that take longest come first: begun last, one of them would keep one process busy while the other waits.
 _LONGEST = (
-    "test_wide_problems.py", "test_more_wide_problems.py", "test_browser.py", "test_flow.py", "test_exact_reference.py", "test_sweep.py",
+    "test_wide_problems.py", "test_more_wide_problems.py", "test_browser.py", "test_flow.py",
+    "test_exact_reference.py", "test_sweep.py",
     "test_never_silently_wrong.py", "test_measures.py", "test_diagnose.py", "test_server.py",
     "test_answers_to_act_on.py", "test_symmetric_dynamics.py", "test_deep_studies.py", "test_view.py",
     "test_two_layer_studies.py", "test_broken_data.py", "test_late_phase.py",
