@@ -48,9 +48,10 @@ def judged(trajectory: Trajectory) -> Trajectory:
 
 def _not_numbers(trajectory: Trajectory) -> str | None:
     """What is not a number, as a sentence."""
-    for index, time in enumerate(trajectory.times):
-        if not all(np.isfinite(layer[index]).all() for layer in trajectory.weights):
-            return f"the weights at {time:.6g} are not finite. Rescale the data, or use another method."
+    finite = np.all([np.isfinite(layer).all(axis=(1, 2)) for layer in trajectory.weights], axis=0)
+    if not finite.all():
+        time = trajectory.times[np.argmin(finite)]
+        return f"the weights at {time:.6g} are not finite. Rescale the data, or use another method."
     for time, level in zip(trajectory.times, trajectory.log_losses, strict=True):
         if math.isnan(level):
             return f"the loss at {time:.6g} is not a number. Rescale the data, or use another method."

@@ -231,7 +231,7 @@ class Trajectory(Shown):
     def output_rounding(self) -> float:
         """How far outputs may be off by rounding: as sums of products, by that of ‖x‖ times the layers' norms."""
         with np.errstate(over="ignore", invalid="ignore"):
-            reach = np.prod([np.sqrt((layer**2).sum(axis=(1, 2))).max() for layer in self.weights])
+            reach = np.prod([np.sqrt(np.einsum("tij,tij->t", layer, layer).max()) for layer in self.weights])
             reach = reach * np.sqrt((np.asarray(self.dataset.inputs) ** 2).sum(axis=1).max())
             return _ROUNDINGS * np.finfo(float).eps * float(reach + np.abs(self.dataset.targets).max())
 

@@ -34,6 +34,7 @@ class Exact:
         self.plan = plan
         self._state: State | None = None
         self._early_events = Switches.of([])
+        self._ordered = -1, self._early_events
 
     def advance(self, budget: Budget) -> Piece:
         """Go on by one step, or through one phase."""
@@ -53,8 +54,14 @@ class Exact:
         return Counts(pace.evaluations, pace.accepted, pace.rejected, smallest_step=pace.smallest)
 
     def events(self) -> Switches:
-        """What every neuron did at which line and when."""
-        return self._early_events if self._state is None else self._early_events.followed_by(self._state.events())
+        """What every neuron did at which line and when; put in order once for as many as there are."""
+        if self._state is None:
+            return self._early_events
+        count, table = self._ordered
+        if count != len(self._state.noted):
+            count, table = len(self._state.noted), self._early_events.followed_by(self._state.events())
+            self._ordered = count, table
+        return table
 
     def admissibility(self) -> float:
         """The largest inadmissible slide so far."""
