@@ -114,7 +114,7 @@ class TestCrossingsThatJustPass:
         return start, data, {"loss": loss, "weight_decay": decay, "until": 4.0}
 
     @pytest.mark.parametrize(("loss", "outputs"), KINDS)
-    @pytest.mark.parametrize("decay", [0.0, 0.05])
+    @pytest.mark.parametrize("decay", [0.0, pytest.param(0.05, marks=pytest.mark.slow)])
     def test_against_stopping_at_each(self, together, loss: str, outputs: int, decay: float) -> None:
         start, data, options = self.many_lines(loss, outputs, decay)
         times = np.linspace(0.0, 4.0, 81)

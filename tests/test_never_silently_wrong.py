@@ -137,7 +137,9 @@ class TestMissedCrossings:
 class TestGenericDataWithSliding:
     """60 samples × 4 dimensions × 20 neurons to t = 300: one run in five used to be off by more than 10 rtol."""
 
-    @pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5, 6, 7])
+    @pytest.mark.parametrize(
+        "seed", [1, 2, 5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 3, 4, 6, 7))]
+    )
     def test_tolerances_agree(self, seed: int) -> None:
         start, data = pieces(generic_problem(seed))
         rough, fine = (flow(start, data, until=300, save=30, rtol=rtol) for rtol in (1e-6, 1e-9))

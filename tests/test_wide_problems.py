@@ -42,12 +42,12 @@ def run_batch(seeds: Iterable[int]) -> None:
 
 
 class TestEveryProblemAtTwoTolerances:
-    @pytest.mark.parametrize("first", range(0, 500, BATCH))
+    @pytest.mark.parametrize("first", range(0, 200, BATCH))
     def test_none_of_the_first_fails(self, first: int) -> None:
         run_batch(range(first, first + BATCH))
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("first", range(1000, 10_000, BATCH))
+    @pytest.mark.parametrize("first", range(400, 10_000, BATCH))
     def test_none_of_ten_thousand_fails(self, first: int) -> None:
         run_batch(range(first, first + BATCH))
 
@@ -72,7 +72,7 @@ class TestTheyAreWhatTheyShouldBe:
     def test_something_happens(self) -> None:
         """In half of them weights move, in a quarter the loss falls to less than half."""
         moved, fell = [], []
-        for seed in range(100):
+        for seed in range(200, 240):  # none that the batches of ``make test`` run
             start, data, options = wide_problem(seed)
             with budget(60):
                 run = bf.gradient_flow(start, data, save=1, **options)
