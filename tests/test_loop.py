@@ -1,5 +1,7 @@
 """The loop and its recorder, with an integrator of which everything is known."""
 
+import contextlib
+import gc
 import math
 import time
 
@@ -166,3 +168,38 @@ class TestAnnounced:
             pass
         time.sleep(0.1)
         assert capsys.readouterr() == ("", "")
+
+
+class TestTheCollectorOfCycles:
+    """It is paused while a run goes, and afterwards as it was before."""
+
+    @pytest.mark.parametrize("enabled", [True, False])
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_it_is_left_as_it_was(self, enabled: bool, fails: bool) -> None:
+        seen = []
+
+        def progress(report: object) -> None:
+            seen.append(gc.isenabled())
+            if fails:
+                raise RuntimeError
+
+        before = gc.isenabled()
+        try:
+            gc.enable() if enabled else gc.disable()
+            with pytest.raises(RuntimeError) if fails else contextlib.nullcontext():
+                bf.gradient_flow(
+                    bf.Network.init([2, 4, 1], 0.0, 0.1, 0), bf.datasets.six_points(), until=2.0, progress=progress
+                )
+            assert gc.isenabled() == enabled
+        finally:
+            gc.enable() if before else gc.disable()
+        assert seen
+        assert not any(seen)
+
+    def test_a_run_leaves_no_cycles_behind(self) -> None:
+        start, data = bf.Network.init([2, 20, 1], 0.0, 1e-3, 0), bf.datasets.six_points()
+        bf.gradient_flow(start, data, until=100.0)
+        gc.collect()
+        run = bf.gradient_flow(start, data, until=100.0)
+        assert run.counts.accepted > 50
+        assert gc.collect() < 200
