@@ -52,8 +52,7 @@ def pulls_of(
 ) -> Pulls:
     """The pulls of a state, or of many: the equations of ``_data``, as the compiled steps have them too."""
     if len(data.given):
-        both = on_curve(basis(data.given_at), data.given)
-        level, decay, p, q = np.array(np.nan), np.array(data.decay), both[: data.outputs], both[data.outputs :]
+        level, decay, (p, q) = np.array(np.nan), np.array(data.decay), pulls_on_lines(states, data, side)
     else:
         level, decay, p, q = line_pulls(*line_outputs(states, data, side), data)
     return Pulls(level, decay, p, q, matrices_of(p, q, data, side))
@@ -78,7 +77,7 @@ def matrices_of(
     p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray
 ) -> Float[np.ndarray, "*n active dim outputs"]:
     """M_h from the lines' pulls."""
-    rows = p[..., None, :, :] + side[..., None, :] * q[..., None, :, :]  # (…, active, outputs, lines)
+    rows = p[..., None, :, :] + side[:, None, :] * q[..., None, :, :]  # (…, active, outputs, lines)
     return np.swapaxes(rows @ data.directions, -1, -2)
 
 
@@ -86,7 +85,7 @@ def line_outputs(
     states: Float[np.ndarray, "*n rows columns"], data: Data, side: Float[np.ndarray, "active lines"]
 ) -> tuple[Float[np.ndarray, "*n outputs lines"], Float[np.ndarray, "*n outputs lines"]]:
     """lin_l and even_l of all active rows together."""
-    active, dim = side.shape[-2], data.directions.shape[1]
+    active, dim = len(side), data.directions.shape[1]
     first, second = states[..., :active, :dim], np.swapaxes(states[..., :active, dim:], -1, -2)
     if data.b == 0:
         lin = data.a * (second @ first) @ data.transposed
