@@ -1,6 +1,7 @@
 """The hand-written gradient against automatic differentiation, and the bound on its variation."""
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest

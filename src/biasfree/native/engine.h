@@ -18,7 +18,7 @@
 #endif
 
 enum { SQUARE = 0, LOGISTIC = 1, EXPONENTIAL = 2, CROSS_ENTROPY = 3 };
-enum { START = 0, PLACE = 1, BEFORE = 2 };  /* of a desk's rows */
+enum { START = 0, PLACE = 1, BEFORE = 2, ERROR = 3, OTHER = 4 };  /* of a desk's rows */
 enum { NODES = 8, STAGES = 16, DEEPEST = 50 }; /* points of a curve, of a step, and halvings until float64 ends */
 enum { MOST_OUTPUTS = 64 }; /* of a network whose crossings are followed by kicks.c */
 

@@ -8,9 +8,11 @@ enum { FEW_LINES = 16 };
 
 PUBLIC void biasfree_tables(const Tables *tables) { TABLES = *tables; }
 
-/* lin_l and even_l where there are few lines and one output: the same sums, kept in registers. */
-static void few_outputs(const double *z, const Data *data, const double *side, int64_t active, double *work) {
-    const int64_t dim = data->dim, lines = data->lines;
+/* lin_l and even_l where there are few lines and one output: the same sums, kept in registers. (Here and below `dim` and
+   `outputs` are arguments, so that loops are unrolled where the caller knows them: in the plane, with one output.) */
+static inline void few_outputs(const double *z, const Data *data, const double *side, int64_t active, double *work,
+                               int64_t dim) {
+    const int64_t lines = data->lines;
     const double a = data->a, b = data->b;
     double directions[FEW_LINES * FEW_LINES], lin[FEW_LINES] = {0.0}, even[FEW_LINES] = {0.0};
     for (int64_t line = 0; line < lines; line++)
@@ -45,7 +47,10 @@ void outputs_of(const double *z, const Data *data, const double *side, int64_t a
         return;
     }
     if (outputs == 1 && lines <= FEW_LINES && dim <= FEW_LINES) {
-        few_outputs(z, data, side, active, work);
+        if (dim == 2)
+            few_outputs(z, data, side, active, work, 2);
+        else
+            few_outputs(z, data, side, active, work, dim);
         return;
     }
     for (int64_t h = 0; h < active; h++) {
@@ -264,8 +269,9 @@ double pulls_here(const double *z, const Data *data, const Pattern *pattern, dou
 }
 
 /* M_h = Σ_l d_l (p_l + ς_hl q_l)ᵀ of the active rows. */
-static void gathered(const double *work, const Data *data, const Pattern *pattern, double *pull) {
-    const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs;
+static inline void gathered(const double *work, const Data *data, const Pattern *pattern, double *pull, int64_t dim,
+                            int64_t outputs) {
+    const int64_t lines = data->lines;
     for (int64_t h = 0; h < pattern->active; h++) {
         double *own = pull + h * dim * outputs;
         if (data->b == 0.0 && h > 0) { /* without kinks all rows are pulled alike */
@@ -349,24 +355,13 @@ static void projected(const Pattern *pattern, int64_t dim, int64_t outputs, doub
         }
 }
 
-/* Write the velocity of all rows at the desk's place to `stage`; the squared speed of the active ones. */
-double velocity(const Data *data, const Pattern *pattern, const Form *form, double time, const Desk *desk,
-                double *stage) {
-    const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs;
-    const double *z = desk->rows + PLACE * pattern->rows * columns;
-    double decay = data->decay, power = 0.0;
-    if (data->gives) {
-        pulled(form->constant, data->given_at + data->given_rate * time, dim * outputs, desk->pull);
-    } else if (form->used) {
-        by_form(z, data, pattern, form, desk->pull);
-    } else {
-        const double shift = pulls_here(z, data, pattern, desk->work);
-        decay = decay > 0.0 ? decay * exp(-shift) : 0.0;
-        gathered(desk->work, data, pattern, desk->pull);
-    }
-    projected(pattern, dim, outputs, desk->pull);
+/* The velocity of all rows at `z` from the pulls on the active ones, to `stage`; the squared speed of these. */
+static inline double moved(const double *z, const Pattern *pattern, double decay, const double *pulls, double *stage,
+                           int64_t dim, int64_t outputs) {
+    const int64_t columns = dim + outputs;
+    double power = 0.0;
     for (int64_t row = 0; row < pattern->rows; row++) {
-        const double *pull = desk->pull + pattern->owner[row] * dim * outputs, *w = z + row * columns, *v = w + dim;
+        const double *pull = pulls + pattern->owner[row] * dim * outputs, *w = z + row * columns, *v = w + dim;
         double *out = stage + row * columns;
         for (int64_t j = 0; j < dim; j++) {
             double total = -decay * w[j];
@@ -384,15 +379,59 @@ double velocity(const Data *data, const Pattern *pattern, const Form *form, doub
     return power;
 }
 
+/* Write the velocity of all rows at the desk's place to `stage`; the squared speed of the active ones. */
+double velocity(const Data *data, const Pattern *pattern, const Form *form, double time, const Desk *desk,
+                double *stage) {
+    const int64_t dim = data->dim, outputs = data->outputs;
+    const double *z = desk->rows + PLACE * pattern->rows * (dim + outputs);
+    double decay = data->decay;
+    if (data->gives) {
+        pulled(form->constant, data->given_at + data->given_rate * time, dim * outputs, desk->pull);
+    } else if (form->used) {
+        by_form(z, data, pattern, form, desk->pull);
+    } else {
+        const double shift = pulls_here(z, data, pattern, desk->work);
+        decay = decay > 0.0 ? decay * exp(-shift) : 0.0;
+        if (dim == 2 && outputs == 1)
+            gathered(desk->work, data, pattern, desk->pull, 2, 1);
+        else
+            gathered(desk->work, data, pattern, desk->pull, dim, outputs);
+    }
+    projected(pattern, dim, outputs, desk->pull);
+    if (dim == 2 && outputs == 1) return moved(z, pattern, decay, desk->pull, stage, 2, 1);
+    if (outputs == 1) return moved(z, pattern, decay, desk->pull, stage, dim, 1);
+    return moved(z, pattern, decay, desk->pull, stage, dim, outputs);
+}
+
 /* ln L of active rows `z`, with the sides that they have there; `work` is room for (4 outputs + 1, lines). */
 PUBLIC double biasfree_level(const double *z, int64_t active, const Data *data, double *side, double *work) {
     const int64_t columns = data->dim + data->outputs, lines = data->lines;
-    for (int64_t h = 0; h < active; h++)
-        for (int64_t line = 0; line < lines; line++) {
-            double along = 0.0;
-            for (int64_t j = 0; j < data->dim; j++) along += z[h * columns + j] * data->transposed[j * lines + line];
-            side[h * lines + line] = along < 0.0 ? -1.0 : 1.0;
+    for (int64_t h = 0; h < active; h++) {
+        double *own = side + h * lines;
+        memset(own, 0, sizeof(double) * (size_t)lines);
+        for (int64_t j = 0; j < data->dim; j++) {
+            const double w = z[h * columns + j], *d = data->transposed + j * lines;
+            for (int64_t line = 0; line < lines; line++) own[line] += w * d[line];
         }
+        for (int64_t line = 0; line < lines; line++) own[line] = own[line] < 0.0 ? -1.0 : 1.0;
+    }
     outputs_of(z, data, side, active, work);
     return log_loss(work, data);
+}
+
+/* ln L, p and q of several states from what their lines put out, (states, outputs, lines) each; `work` as above. Without
+   room for the levels they are found only where the clock needs them. */
+PUBLIC void biasfree_pulls(int64_t states, const double *lin, const double *even, const Data *data, double *levels,
+                           double *p, double *q, double *work) {
+    const int64_t size = data->outputs * data->lines;
+    const size_t bytes = sizeof(double) * (size_t)size;
+    for (int64_t n = 0; n < states; n++) {
+        memcpy(work, lin + n * size, bytes);
+        memcpy(work + size, even + n * size, bytes);
+        const double level = levels || data->by_loss ? log_loss(work, data) : 0.0;
+        if (levels) levels[n] = level;
+        pulls(work, data, data->by_loss ? level : 0.0);
+        memcpy(p + n * size, work, bytes);
+        memcpy(q + n * size, work + size, bytes);
+    }
 }

@@ -21,36 +21,46 @@ static double combined(double high, double low) {
     return high / sqrt(1.0 + ratio * ratio);
 }
 
+/* Σ_n weight_n stage_n. */
+static void add_up(const double *weights, int64_t count, const double *stages, int64_t size, double *total) {
+    memset(total, 0, sizeof(double) * (size_t)size);
+    for (int64_t n = 0; n < count; n++) {
+        const double weight = weights[n], *stage = stages + n * size;
+        if (weight == 0.0) continue;
+        for (int64_t i = 0; i < size; i++) total[i] += weight * stage[i];
+    }
+}
+
 /* The largest error of a row, and of the energy, in units of its tolerance.
 
    Sizes are largest entries, not sums of squares: those of rows of 1e-200 would be no numbers. */
-static double error_of(const double *rows, const Trial *trial, double step, double energy, const Limits *limits,
+static double error_of(const Desk *desk, const Trial *trial, double step, double energy, const Limits *limits,
                        const Method *method, int64_t active, int64_t size, int64_t columns) {
-    const double *main = table_errors(method, 0), *second = table_errors(method, 1);
-    double worst = 0.0;
-    for (int64_t row = 0; row <= active; row++) {
+    const double *weights[2] = {table_errors(method, 0), table_errors(method, 1)};
+    const double *start = desk->rows + START * size, *end = desk->rows + PLACE * size;
+    double *one = desk->rows + ERROR * size, *other = desk->rows + OTHER * size, worst = 0.0, powers[2] = {0.0, 0.0};
+    add_up(weights[0], method->core, trial->stages, size, one);
+    add_up(weights[1], method->core, trial->stages, size, other);
+    for (int64_t row = 0; row < active; row++) {
         double high = 0.0, low = 0.0, extent = 0.0;
-        for (int64_t j = 0; j < (row < active ? columns : 1); j++) {
-            double one = 0.0, other = 0.0;
-            const int64_t entry = row * columns + j;
-            for (int64_t s = 0; s < method->core; s++) {
-                const double value = row < active ? trial->stages[s * size + entry] : trial->powers[s];
-                one += main[s] * value;
-                other += second[s] * value;
-            }
-            if (one != one || other != other) return INFINITY;
-            high = largest(high, fabs(one));
-            low = largest(low, fabs(other));
-            if (row < active)
-                extent = largest(extent, largest(fabs(rows[START * size + entry]), fabs(rows[PLACE * size + entry])));
+        for (int64_t entry = row * columns; entry < (row + 1) * columns; entry++) {
+            if (one[entry] != one[entry] || other[entry] != other[entry]) return INFINITY;
+            high = largest(high, fabs(one[entry]));
+            low = largest(low, fabs(other[entry]));
+            extent = largest(extent, largest(fabs(start[entry]), fabs(end[entry])));
         }
         if (high == 0.0) continue;
-        const double tolerance = row < active ? limits->atol + limits->rtol * extent
-                                              : ENERGY * limits->rtol * largest(limits->energy, energy);
+        const double tolerance = limits->atol + limits->rtol * extent;
         if (!(tolerance > 0.0)) return INFINITY;
         worst = largest(worst, step * combined(high, low) / tolerance);
     }
-    return worst;
+    for (int n = 0; n < 2; n++)
+        for (int64_t s = 0; s < method->core; s++) powers[n] += weights[n][s] * trial->powers[s];
+    if (powers[0] != powers[0] || powers[1] != powers[1]) return INFINITY;
+    if (powers[0] == 0.0) return worst;
+    const double tolerance = ENERGY * limits->rtol * largest(limits->energy, energy);
+    if (!(tolerance > 0.0)) return INFINITY;
+    return largest(worst, step * combined(fabs(powers[0]), fabs(powers[1])) / tolerance);
 }
 
 /* Step × fastest rate, from the last two estimates at the step's end. */
@@ -66,19 +76,18 @@ static double stiffness_of(const double *rows, const Trial *trial, double step, 
 }
 
 /* The largest error of a row's curve, in units of what it may be. */
-static double curve_error(const double *begin, const double *curve, const Trial *trial, double step,
-                          const Limits *limits, const Method *method, const Pattern *pattern, const double *share,
-                          int64_t size, int64_t columns) {
-    const double *weights = table_errors(method, 2), *end = curve + (NODES - 1) * size;
-    double worst = 0.0;
+static double curve_error(const Desk *desk, const double *curve, const Trial *trial, double step, const Limits *limits,
+                          const Method *method, const Pattern *pattern, const double *share, int64_t size,
+                          int64_t columns) {
+    const double *begin = desk->rows + START * size, *end = curve + (NODES - 1) * size;
+    double *error = desk->rows + ERROR * size, worst = 0.0;
+    add_up(table_errors(method, 2), method->stages, trial->stages, size, error);
     for (int64_t row = 0; row < pattern->rows; row++) {
         double off = 0.0, extent = 0.0, own = 0.0;
         for (int64_t j = 0; j < columns; j++) {
             const int64_t entry = row * columns + j, leader = pattern->owner[row] * columns + j;
-            double total = 0.0;
-            for (int64_t s = 0; s < method->stages; s++) total += weights[s] * trial->stages[s * size + entry];
-            if (total != total) return INFINITY;
-            off = largest(off, fabs(total));
+            if (error[entry] != error[entry]) return INFINITY;
+            off = largest(off, fabs(error[entry]));
             extent = largest(extent, largest(fabs(begin[entry]), fabs(end[entry])));
             own = largest(own, largest(fabs(begin[leader]), fabs(end[leader])));
         }
@@ -86,16 +95,6 @@ static double curve_error(const double *begin, const double *curve, const Trial 
         if (off > 0.0) worst = largest(worst, step * off / (CURVE * (limits->atol + limits->rtol * extent)));
     }
     return worst;
-}
-
-/* Σ_n weight_n stage_n. */
-static void add_up(const double *weights, int64_t count, const double *stages, int64_t size, double *total) {
-    memset(total, 0, sizeof(double) * (size_t)size);
-    for (int64_t n = 0; n < count; n++) {
-        const double weight = weights[n], *stage = stages + n * size;
-        if (weight == 0.0) continue;
-        for (int64_t i = 0; i < size; i++) total[i] += weight * stage[i];
-    }
 }
 
 /* The place of stage s. */
@@ -137,7 +136,7 @@ Judged attempt(int64_t n, int64_t first, double time, double step, double energy
             double gained = 0.0;
             for (int64_t i = 0; i < method->core; i++) gained += step * ends[i] * trial->powers[i];
             judged.error =
-                error_of(desk->rows, trial, step, energy + gained, limits, method, pattern->active, size, columns);
+                error_of(desk, trial, step, energy + gained, limits, method, pattern->active, size, columns);
             judged.stiffness = stiffness_of(desk->rows, trial, step, method, pattern->active, size, columns);
             if (!(judged.error <= 1.0)) return judged;
         }
@@ -148,8 +147,8 @@ Judged attempt(int64_t n, int64_t first, double time, double step, double energy
     if (!(judged.error <= 1.0)) return judged;
     draw_curve(n, step, energy, method, trial, desk, size);
     const double *curve = trial->curves + n * NODES * size;
-    judged.error = largest(judged.error, curve_error(desk->rows + START * size, curve, trial, step, limits, method,
-                                                     pattern, share, size, columns));
+    judged.error = largest(judged.error, curve_error(desk, curve, trial, step, limits, method, pattern, share, size,
+                                                     columns));
     return judged;
 }
 

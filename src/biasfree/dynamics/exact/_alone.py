@@ -23,7 +23,8 @@ from jaxtyping import Bool, Float, Int
 from biasfree.dynamics.exact._arrays import Form, Limits, Pattern, Trial
 from biasfree.dynamics.exact._data import SQUARE, Data
 from biasfree.dynamics.exact._events import Event, happenings, real, room_for
-from biasfree.dynamics.exact._field import Pulls, line_outputs, matrices_of, only_pulls, pulls_of, velocity
+from biasfree.dynamics.exact._field import Pulls, line_outputs, matrices_of, pulls_of, velocity
+from biasfree.dynamics.exact._kernels import line_forces
 from biasfree.dynamics.exact._kicks import Crossings, Kicks, Step, passing
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, ORDER_8, basis, on_curve
@@ -188,7 +189,7 @@ def _gone(
 ) -> tuple[list[Way], float, Float[np.ndarray, "rows columns"], float, np.ndarray]:
     """Ways of rows alone, or none, where the step ends, what is added to rows and energy, and the pulls along it."""
     lin, even = line_outputs(on_curve(AT_NODES, step.curve), step.data, step.pattern.side)
-    p, q = only_pulls(lin, even, step.data)
+    p, q = line_forces(lin, even, step.data)
     given = on_curve(FROM_NODES, np.concatenate([p, q], axis=1))
     ways, begin = [], light[0].time
     for event in light:
@@ -347,8 +348,8 @@ def _felt(
         odd += sign * data.a * (second @ along)
         bent += sign * data.b * (second @ (np.abs(along) if side is None else side * along))
     lin, even = (np.tensordot(basis(x) @ FROM_NODES, part, 1) for part in (lin, even))
-    p, q = only_pulls(lin, even, data)
-    other_p, other_q = only_pulls(lin + odd, even + bent, data)
+    p, q = line_forces(lin, even, data)
+    other_p, other_q = line_forces(lin + odd, even + bent, data)
     speeds = velocity(states, _pulls(p, q, data, pattern.side), pattern)
     rates = velocity(states, _pulls(other_p, other_q, data, pattern.side), pattern) - speeds
     for n, way in enumerate(ways):

@@ -11,7 +11,7 @@ import numpy as np
 
 from biasfree.native import address, structure
 
-START, PLACE, BEFORE = 0, 1, 2  # of a desk's rows
+START = 0  # of a desk's rows
 _STACK = (52, 10)  # of the search for roots: halvings until float64 ends, and a polynomial each
 
 _PATTERN = structure("Pattern", "p side owner basis span slides dual i active rows room count")
@@ -123,7 +123,7 @@ class Trial(_Trial):
 class _Desk(NamedTuple):
     """Room to work in; nothing of it is kept, but for ``radius``."""
 
-    rows: np.ndarray  # where a step begins, the place of a stage, and the one before: (3, rows, columns)
+    rows: np.ndarray  # where a step begins, a stage's place, the one before, and two errors: (5, rows, columns)
     pull: np.ndarray  # M_h, (active, dim, outputs)
     work: np.ndarray  # p, q, a row of products, and room for sums: (4·outputs + 1, lines)
     radius: np.ndarray  # how far a group's neurons are from its row, (active,)
@@ -143,7 +143,7 @@ class Desk(_Desk):
         """Empty room."""
         outputs = columns - dim
         return cls(
-            np.empty((3, rows, columns)), np.empty((active, dim, outputs)), np.empty((4 * outputs + 1, lines)),
+            np.empty((5, rows, columns)), np.empty((active, dim, outputs)), np.empty((4 * outputs + 1, lines)),
             np.zeros(active), np.empty(_STACK),
         )  # fmt: skip
 

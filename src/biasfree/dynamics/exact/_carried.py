@@ -9,7 +9,8 @@ from biasfree.dynamics.exact import _merging
 from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, only_pulls, pulls_of, velocity
+from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of, velocity
+from biasfree.dynamics.exact._kernels import line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
 from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, nobody_slides, with_rows
@@ -107,7 +108,7 @@ class Carried:
             # Each group's direction is that of its largest neuron; its square is the sum.
             sizes = [float(lengths(neurons[some].ravel())) for some in heavy]
             leaders = np.array(sizes)[:, None] * _units(neurons[[some[0] for some in heavy]])
-            p, q = only_pulls(*outputs_of(leaders, data), data)
+            p, q = line_forces(*outputs_of(leaders, data), data)
             if not felt_lines(p, q, data, self.rtol).size:
                 owner = closest(neurons[left], leaders)
                 side = np.where(leaders[:, : self.dim] @ data.transposed < 0, -1.0, 1.0)
@@ -124,7 +125,7 @@ class Carried:
         Neurons on either side of another line move alike. (While a network on symmetric data is small, that is so for
         all lines.) Sums of whole numbers are exact in any order.
         """
-        p, q = only_pulls(*outputs_of(neurons, self.data), self.data)
+        p, q = line_forces(*outputs_of(neurons, self.data), self.data)
         matters = felt_lines(p, q, self.data, self.rtol)
         marks = np.random.default_rng(0).integers(1, 2**40, size=(2, len(matters))).astype(float)
         keys = []

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.dynamics.exact._arrays import Form, Pattern
-from biasfree.dynamics.exact._data import CROSS_ENTROPY, EXPONENTIAL, SQUARE, Data
-from biasfree.dynamics.exact._kernels import engine, log_level
+from biasfree.dynamics.exact._data import SQUARE, Data
+from biasfree.dynamics.exact._kernels import engine, line_forces, log_level
 from biasfree.dynamics.exact._methods import basis, on_curve
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
@@ -65,7 +65,7 @@ def pulls_on_lines(
     if len(data.given):
         both = on_curve(basis(data.given_at), data.given)
         return both[: data.outputs], both[data.outputs :]
-    return only_pulls(*line_outputs(z, data, side), data)
+    return line_forces(*line_outputs(z, data, side), data)
 
 
 def level_of(z: Float[np.ndarray, "rows columns"], active: int, data: Data) -> float:
@@ -98,70 +98,10 @@ def line_pulls(
     lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """ln L, λ, p_l and q_l from what the lines put out."""
-    t, size = data.position, np.abs(data.position)
-    counts = np.diff(data.begin)  # samples of each line
-    outputs = t * np.repeat(lin, counts, axis=-1) + size * np.repeat(even, counts, axis=-1)
-    if data.loss == SQUARE:
-        residual = data.target.T - outputs
-        total = data.offset + 0.5 * np.sum(residual**2, axis=(-2, -1))
-        level = np.log(total / data.samples)
-        return level, np.full(level.shape, data.decay), *only_pulls(lin, even, data)
-    logs, wrong, right = _log_parts(outputs, data)
-    origin = np.log(data.offset) if data.offset > 0 else -np.inf
-    top = np.maximum(logs.max(axis=(-2, -1), initial=-np.inf), origin)
-    total = np.exp(logs - top[..., None, None]).sum(axis=(-2, -1)) + np.exp(origin - top)
-    level = top + np.log(total / data.samples)
-    shift = level if data.by_loss else np.zeros_like(level)
-    decay = data.decay * np.exp(-shift) if data.decay > 0 else np.zeros_like(level)
-    y = data.target.T
-    residual = y * np.exp(wrong - shift[..., None, None])
-    if right is not None:
-        residual = np.where(y > 0, residual, 0.0) - np.where(
-            y < 1, (1 - y) * np.exp(right - shift[..., None, None]), 0.0
-        )
-    p = data.a * np.add.reduceat(residual * t, data.begin[:-1], axis=-1) / data.samples
-    q = data.b * np.add.reduceat(residual * size, data.begin[:-1], axis=-1) / data.samples
+    level = np.empty(lin.shape[:-2])
+    p, q = line_forces(lin, even, data, level)
+    decay = data.decay * np.exp(-level) if data.by_loss and data.decay > 0 else np.full(level.shape, data.decay)
     return level, decay, p, q
-
-
-def only_pulls(
-    lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data
-) -> tuple[np.ndarray, np.ndarray]:
-    """p_l and q_l alone, which for square loss need no sample."""
-    if data.loss != SQUARE:
-        return line_pulls(lin, even, data)[2:]
-    (square, mixed), (odd, bent) = data.powers, data.sums
-    p = data.a * (odd - lin * square - even * mixed) / data.samples
-    return p, data.b * (bent - lin * mixed - even * square) / data.samples
-
-
-def _log_parts(
-    outputs: Float[np.ndarray, "*n outputs samples"], data: Data
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """ln ℓ of every sample and output, and of what its residual is made of: y·wrong, less (1 − y)·right for classes."""
-    if data.loss == CROSS_ENTROPY:
-        right, wrong = log_odds(outputs)
-        with np.errstate(divide="ignore"):
-            return np.log(data.target.T) + _log_softplus(wrong - right), wrong, right
-    margin = data.target.T * outputs
-    if data.loss == EXPONENTIAL:
-        return -margin, -margin, None
-    return _log_softplus(-margin), -np.logaddexp(0.0, margin), None  # ln σ(−m) = −softplus(m)
-
-
-def _log_softplus(z: np.ndarray) -> np.ndarray:
-    """ln ln(1 + e^z), which is z − e^z/2 where that is small."""
-    return np.where(z < -18.0, z - 0.5 * np.exp(-np.abs(z)), np.log(np.logaddexp(0.0, z)))
-
-
-def log_odds(outputs: Float[np.ndarray, "*n outputs samples"]) -> tuple[np.ndarray, np.ndarray]:
-    """ln of the probability of each class, and of all others together, neither of which cancels."""
-    leads = np.arange(outputs.shape[-2])[:, None] == np.argmax(outputs, axis=-2)[..., None, :]
-    most = outputs.max(axis=-2, keepdims=True)
-    others = np.logaddexp.reduce(np.where(leads, -np.inf, outputs), axis=-2, keepdims=True)
-    whole = np.logaddexp(most, others)
-    right = outputs - whole
-    return right, np.where(leads, others - whole, np.log1p(-np.exp(np.where(leads, -1.0, right))))
 
 
 def across(pattern: Pattern) -> Float[np.ndarray, "active dim dim"]:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.dynamics.exact._data import CROSS_ENTROPY, EXPONENTIAL, SQUARE, Data
-from biasfree.dynamics.exact._field import line_outputs, log_odds
+from biasfree.dynamics.exact._field import line_outputs
 
 
 class Rows(NamedTuple):
@@ -55,7 +55,7 @@ def bends(
     outputs = t * lin + np.abs(t) * even
     shift = level if data.by_loss else 0.0
     if data.loss == CROSS_ENTROPY:  # diag(s) − ssᵀ
-        right, wrong = log_odds(outputs)
+        right, wrong = _log_odds(outputs)
         curved = -np.exp(right.T[:, :, None] + right.T[:, None, :] - shift)
         own = np.exp(right + wrong - shift).T
         curved = np.where(each > 0, own[:, :, None], curved)
@@ -68,6 +68,16 @@ def bends(
     right_half = (t > 0)[:, None, None]
     both = np.stack([np.where(right_half, weight, 0.0), np.where(right_half, 0.0, weight)])
     return np.add.reduceat(both, data.begin[:-1], axis=1) / data.samples
+
+
+def _log_odds(outputs: Float[np.ndarray, "*n outputs samples"]) -> tuple[np.ndarray, np.ndarray]:
+    """ln of the probability of each class, and of all others together, neither of which cancels."""
+    leads = np.arange(outputs.shape[-2])[:, None] == np.argmax(outputs, axis=-2)[..., None, :]
+    most = outputs.max(axis=-2, keepdims=True)
+    others = np.logaddexp.reduce(np.where(leads, -np.inf, outputs), axis=-2, keepdims=True)
+    whole = np.logaddexp(most, others)
+    right = outputs - whole
+    return right, np.where(leads, others - whole, np.log1p(-np.exp(np.where(leads, -1.0, right))))
 
 
 def _roots(curved: Float[np.ndarray, "lines outputs outputs"]) -> Float[np.ndarray, "lines outputs outputs"]:

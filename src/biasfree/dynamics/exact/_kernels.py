@@ -6,6 +6,7 @@ else; ``_arrays`` and ``_data`` have what they read and write.
 
 import ctypes
 import functools
+import math
 from ctypes import byref
 
 import numpy as np
@@ -42,6 +43,7 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_kicks.argtypes, loaded.biasfree_kicks.restype = [pointer] * 8, whole
     loaded.biasfree_turn.argtypes, loaded.biasfree_turn.restype = [pointer] * 3 + [whole] * 2, None
     loaded.biasfree_level.argtypes, loaded.biasfree_level.restype = [pointer, whole, pointer, pointer, pointer], number
+    loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole] + [pointer] * 7, None
     return loaded
 
 
@@ -84,3 +86,18 @@ def log_level(z: Float[np.ndarray, "rows columns"], active: int, data: Data) -> 
     lines = data.transposed.shape[1]
     room = np.empty((active + 4 * data.outputs + 1) * lines)
     return engine().biasfree_level(address(z), active, byref(data.c), address(room), address(room) + 8 * active * lines)
+
+
+def line_forces(
+    lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data,
+    level: Float[np.ndarray, "*n"] | None = None,
+) -> tuple[Float[np.ndarray, "*n outputs lines"], Float[np.ndarray, "*n outputs lines"]]:  # fmt: skip
+    """p and q from what the lines put out; ln L, if it is asked for, goes to ``level``."""
+    lin, even = np.ascontiguousarray(lin), np.ascontiguousarray(even)
+    p, q, room = np.empty_like(lin), np.empty_like(lin), np.empty((4 * data.outputs + 1) * lin.shape[-1])
+    states = math.prod(lin.shape[:-2])
+    engine().biasfree_pulls(
+        states, address(lin), address(even), byref(data.c), None if level is None else address(level), address(p),
+        address(q), address(room),
+    )  # fmt: skip
+    return p, q

@@ -16,7 +16,7 @@ reduction to at most D + 1 rows is exact.
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -27,11 +27,10 @@ from biasfree.native import address
 _MANY, _FEW = 5000, 300  # neurons left, and groups, from which every other neuron stays by itself
 _LARGE = 1000  # neurons, or their parts in rows, from which a group is worth linear algebra of its own
 _DUST = 1e-15
-_ONE = np.ones((1, 1))
+_ONE, _NO = np.ones((1, 1)), np.zeros(0, dtype=int)
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Neurons that are one.
 
     Attributes:
@@ -96,11 +95,15 @@ class Merged:
         Rows and parts of all, where each neuron's begin, and the neurons.
         """
         small = [each for each in zip(self._own, self.groups, strict=True) if each[1].parts.size <= _LARGE]
-        none = [np.zeros(0, dtype=int)]
-        row = np.concatenate(none + [np.tile(own, len(group.members)) for own, group in small])
-        part = np.concatenate([np.zeros(0)] + [group.parts.ravel() for _, group in small])
-        count = np.concatenate(none + [np.full(len(group.members), len(own)) for own, group in small])
-        neuron = np.concatenate(none + [group.members for _, group in small])
+        alone = [each for each in small if each[1].parts is _ONE]  # most are: all of them at once
+        small = [each for each in small if each[1].parts is not _ONE]
+        one = np.ones(len(alone), dtype=int)
+        row = np.concatenate(
+            [*(own for own, _ in alone), *(np.tile(own, len(each.members)) for own, each in small), _NO]
+        )
+        part = np.concatenate([one.astype(float), *(group.parts.ravel() for _, group in small)])
+        count = np.concatenate([one, *(np.full(len(group.members), len(own)) for own, group in small)])
+        neuron = np.concatenate([*(group.members for _, group in alone + small), _NO])
         return row, part[:, None], np.cumsum(count) - count, neuron
 
     def restored(self, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "width columns"]:
@@ -182,7 +185,7 @@ class Merged:
             own[0] *= left
             parts[:, 0] /= left
             groups.append(Group(group.members[stays], parts, own))
-        groups += [Group(leaving[i : i + 1], np.ones((1, 1)), alone[i : i + 1]) for i in range(len(leaving))]
+        groups += [Group(leaving[i : i + 1], _ONE, alone[i : i + 1]) for i in range(len(leaving))]
         return Merged(groups, False, self.width, self.columns)
 
 
