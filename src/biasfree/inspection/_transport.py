@@ -82,11 +82,11 @@ def _plan(
     rows = np.concatenate([first, np.arange(total)])
     leaving = coo_array((np.ones(pairs + total), (rows, np.arange(pairs + total)))).tocsr()
     arriving = coo_array((np.ones(pairs), (second, np.arange(pairs))), shape=(len(room), pairs + total)).tocsr()
-    found = linprog(
+    solution = linprog(
         np.concatenate([cost, np.ones(total)]), A_eq=leaving, b_eq=mass / unit, A_ub=arriving, b_ub=room / unit,
         method="highs",
     )  # fmt: skip
-    if found.x is None:
+    if solution.x is None:
         return np.zeros(pairs), mass
-    amounts = unit * np.maximum(found.x, 0.0)
+    amounts = unit * np.maximum(solution.x, 0.0)
     return amounts[:pairs], amounts[pairs:]
