@@ -41,7 +41,7 @@ RTOLS = (1e-3, 1e-4, 1e-6, 1e-8)
 
 @dataclass(frozen=True)
 class View:
-    """What is asked; see ``docs/explorer.md`` for the words that the page uses.
+    """What a page requests; see ``docs/explorer.md`` for the words that the page uses.
 
     Attributes:
         data: a name of ``GENERATORS``, "points" or "file".
@@ -80,17 +80,17 @@ class View:
     slopes: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, asked: Any) -> "View":
+    def of(cls, fields: Any) -> "View":
         """From JSON.
 
         Raises:
             ValueError: one sentence on the first thing that is wrong.
         """
-        if not isinstance(asked, Mapping):
-            raise ValueError(f"a view must be a JSON object, got {_kind(asked)}.")
-        for name in asked:
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"a view must be a JSON object, got {_kind(fields)}.")
+        for name in fields:
             checks.one_of(name, _CHECKS, "field of a view")
-        return cls(**{name: _CHECKS[name](value) for name, value in asked.items()})
+        return cls(**{name: _CHECKS[name](value) for name, value in fields.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """What differs from the defaults, as JSON can hold it; two views that are equal have equal dictionaries."""
