@@ -10,7 +10,7 @@ from biasfree.diagnosis._sampling import part, shuffled
 from biasfree.networks import Network
 
 # Columns whose sizes differ by more than this are learned one long after the other.
-_WILD = 100.0
+_UNEQUAL_SIZES = 100.0
 # Fourth powers of the data are formed.
 _LARGEST, _SMALLEST = 1e50, 1e-50
 # Outputs of a start beyond this share of the targets are not small.
@@ -173,7 +173,7 @@ def _remarks(dataset: Dataset, standardised: bool) -> list[str]:
             "regularised and trained as a weight, and are not the same as a bias."
         )
     live = sizes[sizes > 0]
-    if live.size and live.max() > _WILD * live.min() and not standardised:
+    if live.size and live.max() > _UNEQUAL_SIZES * live.min() and not standardised:
         remarks.append(
             f"Columns differ in size by a factor of {live.max() / live.min():.2g}: the largest decide what is learned "
             "first, and the others follow long after. Standardising (--standardise) would change this, and the answer."

@@ -217,7 +217,7 @@ def _listed(value: Any) -> Any:
 # One check per field. Whole numbers may be written 100 or 100.0, as JSON does not distinguish them.
 
 
-def _truth(what: str) -> Callable[[Any], bool]:
+def _boolean(what: str) -> Callable[[Any], bool]:
     def check(value: Any) -> bool:
         if not isinstance(value, bool):
             raise ValueError(f"{what} must be true or false, got {_shown(value)}.")
@@ -299,7 +299,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "offset": _or_default(lambda value: _finite(value, "offset")),
     "dim": _or_default(_whole("dim", 1, LARGEST["dim"])),
     "pairs": _or_default(_whole("pairs", 1, LARGEST["samples"] // 2)),
-    "whiten": _truth("whiten"),
+    "whiten": _boolean("whiten"),
     "data_seed": _whole("data_seed", 0, LARGEST["seed"]),
     "inputs": _listing(
         "inputs",
@@ -308,8 +308,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     ),
     "targets": _listing("targets", lambda value: _finite(value, "a target"), LARGEST["samples"]),
     "name": _label,
-    "mirrored": _truth("mirrored"),
-    "ones": _truth("ones"),
+    "mirrored": _boolean("mirrored"),
+    "ones": _boolean("ones"),
     "width": _whole("width", 1, LARGEST["width"]),
     "slope": checks.slope,
     "depth": _choice("depth", DEPTHS),

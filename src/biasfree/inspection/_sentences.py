@@ -164,10 +164,10 @@ def _local(inspection: "Inspection") -> list[str]:
         f"singular value {_range([float(m.singular_values[0]) for m in local.maps])}; {len(kept)} above rounding at "
         f"sample {top.sample}."
     ]
-    lopsided = [m.asymmetry for m in local.maps if m.asymmetry is not None]
-    if lopsided and len(top.singular_values) > 1:
+    asymmetries = [m.asymmetry for m in local.maps if m.asymmetry is not None]
+    if asymmetries and len(top.singular_values) > 1:
         sentences.append(
-            f"Asymmetry ‖A − Aᵀ‖/2‖A‖: {_range(lopsided)}; Σs² is {_range([m.dimensionality for m in local.maps])}, "
+            f"Asymmetry ‖A − Aᵀ‖/2‖A‖: {_range(asymmetries)}; Σs² is {_range([m.dimensionality for m in local.maps])}, "
             "the dimension of what is kept if A_x is a projection."
         )
     if local.varied_over > 1:

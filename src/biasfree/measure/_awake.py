@@ -23,7 +23,7 @@ _PARALLEL = 0.02
 # An input below this share of ‖w‖‖x‖ means that the neuron slides along the sample's boundary.
 _ON_BOUNDARY = 1e-7
 # A group answers for a sample if it gives more than this share of the targets' size there.
-_FELT = 1e-3
+_ANSWERS = 1e-3
 # Singular values of a group's map below this share of its largest are no directions of their own.
 _NO_PAIR = 0.01
 # Maps that differ by less than this share are one linear network.
@@ -125,7 +125,7 @@ def _pairs(
     active = samples.inputs @ (np.linalg.norm(second, axis=1) @ first) > 0
     answer = np.linalg.norm(samples.inputs @ first.T @ second, axis=1)
     everywhere = network.is_linear and second.shape[1] > 1
-    met = np.flatnonzero((active | everywhere) & (answer > _FELT * samples.size))
+    met = np.flatnonzero((active | everywhere) & (answer > _ANSWERS * samples.size))
     pairs = []
     for u, size, z in zip(outputs.T, sizes, inputs, strict=True):
         if size > _NO_PAIR * sizes[0]:

@@ -29,7 +29,7 @@ _MOST = 2000
 # Rates that differ by less than this share grow together.
 _SAME_RATE = 0.03
 # Neurons with less than this share of the largest part take no part.
-_FELT = 0.01
+_TAKES_PART = 0.01
 
 
 class Part(NamedTuple):
@@ -194,5 +194,5 @@ def _part(
     end = begin + max((np.log(GROWN * gain / weight) - 2 * np.log(size)) / (2 * rate), 0.0)
     outputs, _, ways = np.linalg.svd(second.T @ first)
     lengths = np.linalg.norm(part, axis=1)
-    members = np.flatnonzero(lengths > _FELT * lengths.max())
+    members = np.flatnonzero(lengths > _TAKES_PART * lengths.max())
     return Part(ways[0], outputs[:, 0], rate, float(end), gain**2 / (2 * weight), members)

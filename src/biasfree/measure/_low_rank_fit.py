@@ -167,8 +167,8 @@ def _fit_chains(
     def assign(layer: int, pulls: list[np.ndarray]) -> None:
         if len(sides) == 2:
             gain = [np.maximum(norm[..., None] * pull, 0) for norm, pull in zip(norms, pulls, strict=True)]
-            mine = gain[0] >= gain[1]
-            pulls = [np.where(mine, np.maximum(pulls[0], 0), 0), np.where(mine, 0, np.maximum(pulls[1], 0))]
+            in_first = gain[0] >= gain[1]
+            pulls = [np.where(in_first, np.maximum(pulls[0], 0), 0), np.where(in_first, 0, np.maximum(pulls[1], 0))]
         for chain, pull in zip(chains, pulls, strict=True):
             chain[layer] = _unit(pull)
 
