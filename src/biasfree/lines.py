@@ -57,8 +57,8 @@ class Lines:
         """
         terms = (np.abs(self.position) * values.T).T
         even, mass = self.total(terms), self.total(np.abs(terms))
-        felt = (np.abs(even) > _LEFT * mass).reshape(len(self), -1).any(axis=1)
-        return self.total((self.position * values.T).T).T @ self.directions, even, np.flatnonzero(felt)
+        remaining = (np.abs(even) > _LEFT * mass).reshape(len(self), -1).any(axis=1)
+        return self.total((self.position * values.T).T).T @ self.directions, even, np.flatnonzero(remaining)
 
     def pairs_up(self, targets: Float[np.ndarray, "vectors *outputs"]) -> bool:
         """Whether on every line Σt|t| = 0 and Σ|t|y = 0, as on symmetric data: odd and even part never meet there.

@@ -230,10 +230,10 @@ def _odds(outputs: Any) -> tuple[Any, Any]:
 def _against_others(outputs: Any) -> Any:
     """z_k = ln Σ_{j≠k} e^{f_j} − f_k; the largest output's by a sum that neither cancels nor underflows."""
     first = jnp.arange(outputs.shape[0])[:, None] == jnp.argmax(outputs, axis=0)
-    beaten = jax.nn.logsumexp(jnp.where(first, -jnp.inf, outputs), axis=0)
+    of_largest = jax.nn.logsumexp(jnp.where(first, -jnp.inf, outputs), axis=0)
     _, others = _odds(outputs)
     usual = jnp.max(outputs, axis=0) + jnp.log(jnp.where(first, 1.0, others))
-    return jnp.where(first, beaten, usual) - outputs
+    return jnp.where(first, of_largest, usual) - outputs
 
 
 def _log_mean(log_values: Any, weights: Any = None) -> Any:

@@ -88,7 +88,7 @@ def test_the_gallery_shows_the_packages_numbers(watch, number):
     assert watch.text("now-loss") == as_shown(run.losses[index])
     assert watch.text("end-loss") == as_shown(run.losses[-1])
     assert watch.text("code").startswith(code(View.of(prepared.view)))
-    assert prepared.told in watch.text("caption")
+    assert prepared.description in watch.text("caption")
 
 
 class TestControls:
@@ -140,7 +140,7 @@ class TestControls:
         changed()
         page.select_option("#c-data", "orthogonal-pair")
         changed()
-        assert "orthogonal pair" in watch.text("told")
+        assert "orthogonal pair" in watch.text("subtitle")
         # Last, since descent compiles for every shape.
         page.click("label:has(#c-method-descent)")
         changed()
@@ -347,7 +347,7 @@ class TestState:
         try:
             again.open(page.url.split("#", 1)[1])
             again.complete()
-            for id in ("now-time", "now-loss", "end-loss", "code", "told", "theory", "diagnosis"):
+            for id in ("now-time", "now-loss", "end-loss", "code", "subtitle", "theory", "diagnosis"):
                 assert again.text(id) == watch.text(id)
             assert again.losses() == watch.losses()
             assert again.page.url == page.url

@@ -235,7 +235,7 @@ class TestCommand:
             assert choices["file"] == {"name": "mine.csv"}
             served.wait_until_ready()
             head, _ = unpacked(served.do("run", {"data": "file", **SMALL}).body)
-            assert head["data"]["told"] == "mine: 3 samples, 2 dimensions"
+            assert head["data"]["description"] == "mine: 3 samples, 2 dimensions"
             assert "load('" in head["code"]
             assert served.stop() == 0
         finally:

@@ -152,7 +152,7 @@ class TestCode:
             assert waits["departure"]["time"] == told["law"].time
         said = printed.getvalue()
         assert said.endswith(f"{answer['headline']}\n")
-        assert all(wait["told"] in said for wait in waits["plateaus"])
+        assert all(wait["description"] in said for wait in waits["plateaus"])
 
     def test_a_file_is_named(self):
         assert "bf.datasets.load('mine.csv', 'price')" in code(View.of({"data": "file"}), "mine.csv", "price")

@@ -24,8 +24,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         from biasfree import __version__
 
         typer.echo(f"biasfree {__version__}")

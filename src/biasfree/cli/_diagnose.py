@@ -110,7 +110,7 @@ def _source(data: str, table: dict[str, Any]) -> Any:
 
     if Path(data).suffix or Path(data).exists():
         return data
-    asked = [name for name, value in table.items() if value]
-    if asked:
-        raise ValueError(f"--{asked[0]} is for tables in files, but {data} is a built-in data set.")
+    given = [name for name, value in table.items() if value]
+    if given:
+        raise ValueError(f"--{given[0]} is for tables in files, but {data} is a built-in data set.")
     return datasets.builtin(data, seed=0)

@@ -99,8 +99,8 @@ def simulate(
     if as_json:
         import json
 
-        plateaus_found = {} if waits is None else {"plateaus": waits.to_dict()}
-        typer.echo(json.dumps(trajectory.summary() | plateaus_found, indent=2))
+        waiting = {} if waits is None else {"plateaus": waits.to_dict()}
+        typer.echo(json.dumps(trajectory.summary() | waiting, indent=2))
     else:
         typer.echo(str(trajectory))
         if waits is not None:

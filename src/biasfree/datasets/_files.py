@@ -20,7 +20,7 @@ _TEXT = (".csv", ".tsv")
 _SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".npz", ".parquet")
 
 
-class _Asked(NamedTuple):
+class _Options(NamedTuple):
     """What is wanted of a table."""
 
     target: Columns | None
@@ -64,8 +64,8 @@ def load(
         ValueError: no such file, another format, a missing column, entries that are not finite numbers.
     """
     source = files.readable(path)
-    asked = _Asked(target, drop, sep, decimal, categories, classes)
-    return _read(Source(source.name, source.stat().st_size, source), asked)
+    options = _Options(target, drop, sep, decimal, categories, classes)
+    return _read(Source(source.name, source.stat().st_size, source), options)
 
 
 def load_inputs(path: str | os.PathLike[str]) -> "pd.DataFrame":
@@ -110,40 +110,44 @@ def read(
     >>> read(b"a,b,target\\n1,2,3\\n4,5,6\\n", "mine.csv").targets
     array([3., 6.])
     """
-    asked = _Asked(target, drop, sep, decimal, categories, classes)
-    return _read(Source(Path(name).name, len(content), content), asked)
+    options = _Options(target, drop, sep, decimal, categories, classes)
+    return _read(Source(Path(name).name, len(content), content), options)
 
 
-def _read(source: Source, asked: _Asked) -> Dataset:
+def _read(source: Source, options: _Options) -> Dataset:
     suffix = source.suffix
     if (source.packed and suffix not in _TEXT) or suffix not in (*_TEXT, ".npz", ".parquet"):
         raise ValueError(f"cannot read {source.name}: the name must end in {', '.join(_SUFFIXES)}.")
-    if suffix not in _TEXT and (asked.sep is not None or asked.decimal is not None):
+    if suffix not in _TEXT and (options.sep is not None or options.decimal is not None):
         raise ValueError(f"sep and decimal are of text files, and {source.name} is none. Leave them out.")
-    origin = {"file": source.name, "target": asked.target}
+    origin = {"file": source.name, "target": options.target}
     if suffix == ".npz":
-        arrays = _npz(source, words=str(asked.target or "targets"))
+        arrays = _npz(source, words=str(options.target or "targets"))
         if "inputs" in arrays:
-            return _from_arrays(arrays, asked, source, origin)
+            return _from_arrays(arrays, options, source, origin)
         table = _columns(arrays, source)
     else:
-        table = read_text(source, asked.sep, asked.decimal) if suffix in _TEXT else _parquet(source)
+        table = read_text(source, options.sep, options.decimal) if suffix in _TEXT else _parquet(source)
     return from_table(
-        table, asked.target, asked.drop, asked.categories, source.name, origin, source.stem, asked.classes
+        table, options.target, options.drop, options.categories, source.name, origin, source.stem, options.classes
     )
 
 
-def _from_arrays(arrays: dict[str, np.ndarray], asked: _Asked, source: Source, origin: dict[str, Any]) -> Dataset:
-    if asked.drop not in ((), []) or asked.categories or not (asked.target is None or isinstance(asked.target, str)):
+def _from_arrays(arrays: dict[str, np.ndarray], options: _Options, source: Source, origin: dict[str, Any]) -> Dataset:
+    if (
+        options.drop not in ((), [])
+        or options.categories
+        or not (options.target is None or isinstance(options.target, str))
+    ):
         raise ValueError(
             f"{source.name} holds arrays 'inputs' and targets, not a table: its columns have no names. Leave drop and "
             "categories out, and name one array as target."
         )
-    wanted = asked.target or "targets"
+    wanted = options.target or "targets"
     if wanted not in arrays:
         raise ValueError(f"no array {wanted!r} in {source.name}. It holds: {', '.join(arrays)}.")
     given = arrays[wanted]
-    if given.ndim == 1 and (given.dtype.kind == "U" if asked.classes is None else asked.classes):
+    if given.ndim == 1 and (given.dtype.kind == "U" if options.classes is None else options.classes):
         return classified(arrays["inputs"], given, f"array {wanted!r}", source.name, origin, source.stem)
     return Dataset(arrays["inputs"], given, source.stem, origin)
 

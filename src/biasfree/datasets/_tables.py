@@ -56,7 +56,7 @@ def from_table(
     ([[1.0], [2.0]], [3.0, 5.0], ('size',))
     """
     table = table.rename(columns=str)
-    wanted, left_out = _targets(target, list(table.columns)), _asked(drop)
+    wanted, left_out = _targets(target, list(table.columns)), _column_names(drop)
     _check_names(table, wanted, left_out, name)
     table = table.drop(columns=left_out)
     targets = wanted or ["target"]
@@ -164,8 +164,8 @@ def as_dataset(
         data = pd.DataFrame(data)
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         return from_table(data, target, drop, categories, "table")
-    asked = {"target": _asked(target), "drop": _asked(drop), "categories": categories}
-    given = [name for name, value in asked.items() if value]
+    options = {"target": _column_names(target), "drop": _column_names(drop), "categories": categories}
+    given = [name for name, value in options.items() if value]
     if isinstance(data, Dataset):
         if given:
             raise ValueError(f"{given[0]} names columns of a table, and {data.name} is a data set already.")
@@ -213,7 +213,7 @@ def _from_pair(inputs: Any, targets: Any) -> Dataset:
 
 def _targets(target: Columns | None, columns: list[str]) -> list[str]:
     """The columns to predict: one, several, or several in one string, separated by commas; none if not said."""
-    names = _asked(target)
+    names = _column_names(target)
     if len(names) == 1:
         parts = [part.strip() for part in names[0].split(",")]
         return parts if names[0] not in columns and len(parts) > 1 and len(set(parts)) == len(parts) else names
@@ -232,7 +232,7 @@ def _holds_words(entries: "pd.Series") -> bool:
     return bool(words.mean() >= 0.5)
 
 
-def _asked(names: Columns | None) -> list[str]:
+def _column_names(names: Columns | None) -> list[str]:
     if names is None:
         return []
     return [str(names)] if isinstance(names, (str, int)) else [str(name) for name in names]

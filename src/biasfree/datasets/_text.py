@@ -92,14 +92,14 @@ def read_text(source: Source, sep: str | None = None, decimal: str | None = None
     except (ValueError, pd.errors.ParserError) as error:
         raise ValueError(
             f"cannot read {source.name} as CSV: it must have the same number of entries in each row, separated by "
-            f"{_spoken(style.sep)} as the first rows are. Name another separator with `sep` (--sep)."
+            f"{_separator_name(style.sep)} as the first rows are. Name another separator with `sep` (--sep)."
         ) from error
     if not headed:
         return table.rename(columns=str)
     if "" in names:
         raise ValueError(
-            f"column {names.index('') + 1} of {source.name} has no name (a row index, or a {_spoken(style.sep)} too "
-            "many?). Name it or remove it."
+            f"column {names.index('') + 1} of {source.name} has no name (a row index, or a "
+            f"{_separator_name(style.sep)} too many?). Name it or remove it."
         )
     if table.shape[1] != len(names):
         raise ValueError(f"{source.name} has {len(names)} column names but {table.shape[1]} entries in a row.")
@@ -172,5 +172,5 @@ def _is_number(text: str, decimal: str) -> bool:
     return True
 
 
-def _spoken(sep: str) -> str:
+def _separator_name(sep: str) -> str:
     return {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}.get(sep, repr(sep))

@@ -1,7 +1,7 @@
 """Reading a course: is the network linear, until when, or several linear networks? The same for the small network of a
 prediction and for a simulation.
 
-Two questions are told apart. **On the samples**: what is left of the outputs at the samples when the best linear map is
+Two questions are kept apart. **On the samples**: what is left of the outputs at the samples when the best linear map is
 taken off. **As a function**: the same at the samples and their mirror images −x, which data need not contain; this is
 the papers' sense. The first decides the verdict. Only where a linear map fits any outputs at the samples, because they
 are no more than their dimensions, the second does.
@@ -10,12 +10,13 @@ With L₀ the loss at f = 0 and L* the least of any linear map,
 
 - it has **escaped** when half of L₀ − L* is gained (or 3 % of L₀, where linear maps gain less than twice that);
 - it is **linear** while its outputs are, up to 10 %, and its loss is not below L* by more than 3 % of L₀;
-- it **sits at the linear solution** if it is linear at 1.5 escape times. What it does in passing before that is told
-  and does not count: neurons of w₂ > 0 and of w₂ < 0 escape for themselves, hardly ever at exactly the same time.
+- it **sits at the linear solution** if it is linear at 1.5 escape times. What it does in passing before that is
+  reported and does not count: neurons of w₂ > 0 and of w₂ < 0 escape for themselves, hardly ever at exactly the same
+  time.
 
 Sitting for ever is "linear". So is a bend that goes away again: outputs that are linear at the end of the course, with
-a loss that was never below L* by more than 3 % of L₀; it is told too, with the time at which it was over. Sitting first
-and leaving later is "linear until". A network that does not sit is
+a loss that was never below L* by more than 3 % of L₀; it is reported too, with the time at which it was over. Sitting
+first and leaving later is "linear until". A network that does not sit is
 "several linear networks" if from 1.5 escape times on its neurons form groups that respond to other samples than each
 other, overlapping by less than 5 %, and "nonlinear" else.
 """
@@ -164,10 +165,10 @@ def read_course(course: Course, dataset: Dataset, levels: Levels, loss: str | No
     read = [_read(times, losses, bent, sits, levels) for bent in bends]
     count: int | None = 1
     if any(bend.verdict == "nonlinear" for bend in read):
-        found = linear_networks(networks[min(sits, len(times) - 1) :], few) if networks[0].depth == 2 else None
-        if found is not None and found > 1:
+        linear_count = linear_networks(networks[min(sits, len(times) - 1) :], few) if networks[0].depth == 2 else None
+        if linear_count is not None and linear_count > 1:
             read = [_renamed(bend) if bend.verdict == "nonlinear" else bend for bend in read]
-        count = found
+        count = linear_count
     void = bool(np.linalg.matrix_rank(few.inputs, tol=1e-10 * np.linalg.norm(few.inputs, 2)) >= few.samples)
     return Reading(escape, read[0], read[1], void, count, bends, losses)
 

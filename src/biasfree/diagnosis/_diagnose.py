@@ -34,8 +34,8 @@ from biasfree.diagnosis._watch import Watch
 from biasfree.networks import Network
 
 
-class _Asked(NamedTuple):
-    """What is asked of the network."""
+class _Setup(NamedTuple):
+    """The network and the training that the question is about."""
 
     loss: str
     slope: float
@@ -48,7 +48,7 @@ class _Asked(NamedTuple):
 
 
 @dataclass
-class _Found:
+class _Results:
     """What is finished so far; Ctrl-C or a spent budget leaves the rest as it is."""
 
     symmetry: theory.Symmetry
@@ -122,218 +122,219 @@ def diagnose(
     first_seed = checks.count(first_seed, "first_seed", least=0)
     dataset = as_dataset(data, target, drop, sep=sep, decimal=decimal, categories=categories)
     dataset, chosen, notes = decided(dataset, loss, table=not isinstance(data, Dataset))
-    asked = _Asked(chosen, *sizes, small, seeds, simulate, first_seed)
+    setup = _Setup(chosen, *sizes, small, seeds, simulate, first_seed)
     treated = treat(dataset, chosen, standardise, holdout)
-    found, stopped = _begun(asked, treated, watch), None
-    widths = [treated.dataset.dim, *[asked.width] * (depth - 1), treated.dataset.outputs]
-    starts = [Network.init(widths, asked.slope, init_scale, first_seed + number) for number in range(asked.seeds)]
+    results, stopped = _begun(setup, treated, watch), None
+    widths = [treated.dataset.dim, *[setup.width] * (depth - 1), treated.dataset.outputs]
+    starts = [Network.init(widths, setup.slope, init_scale, first_seed + number) for number in range(setup.seeds)]
     notes += (*treated.notes, *on_start(starts[0], treated.dataset, chosen))
     try:
-        _structure(asked, treated.dataset, found, watch)
+        _structure(setup, treated.dataset, results, watch)
         if depth == 2:
-            _two_layers(asked, treated.dataset, starts, found, watch)
+            _two_layers(setup, treated.dataset, starts, results, watch)
         else:
-            notes.append(_deep(asked, starts, found, watch))
+            notes.append(_deep(setup, starts, results, watch))
     except KeyboardInterrupt:
         stopped = "budget" if watch.expired else "interrupted"
     settings = {
-        **asked._asdict(), "standardise": standardise, "holdout": holdout, "budget": budget,
-        "rows followed": found.draws[0].data.samples,
+        **setup._asdict(), "standardise": standardise, "holdout": holdout, "budget": budget,
+        "rows followed": results.draws[0].data.samples,
     }  # fmt: skip
-    return _answer(asked, treated, found, tuple(notes), settings, stopped)
+    return _answer(setup, treated, results, tuple(notes), settings, stopped)
 
 
-def _begun(asked: _Asked, treated: Treated, watch: Watch) -> _Found:
+def _begun(setup: _Setup, treated: Treated, watch: Watch) -> _Results:
     """The symmetry, linear regression, and the rows that courses are followed on."""
     data = treated.dataset
     # Without these there is no answer at all, whatever the budget.
     watch.say("symmetry and linear regression", 0.0)
     symmetry = theory.symmetry(data)
-    fits_all = asked.loss == "square" or data.samples <= MOST_LABELS
+    fits_all = setup.loss == "square" or data.samples <= MOST_LABELS
     learned = data if fits_all else part(data, np.random.default_rng(17).permutation(data.samples)[:MOST_LABELS])
-    linear = baselines(learned, asked.loss, treated.held_out)
-    rows = affordable(data.dim, [asked.width] * (asked.depth - 1))
+    linear = baselines(learned, setup.loss, treated.held_out)
+    rows = affordable(data.dim, [setup.width] * (setup.depth - 1))
     sampled = data.samples > 2 * rows
-    count = max(asked.seeds, LEAST_DRAWS) if sampled else asked.seeds
-    return _Found(symmetry, linear, draws(data, symmetry, asked.loss, rows, count, linear.plain.weights))
+    count = max(setup.seeds, LEAST_DRAWS) if sampled else setup.seeds
+    return _Results(symmetry, linear, draws(data, symmetry, setup.loss, rows, count, linear.plain.weights))
 
 
-def _structure(asked: _Asked, data: Dataset, found: _Found, watch: Watch) -> None:
+def _structure(setup: _Setup, data: Dataset, results: _Results, watch: Watch) -> None:
     """Asymmetry, and the least losses of any network."""
-    watch.tell("asymmetry", 0.05)
-    sampled = found.draws[0].fresh is not None
+    watch.advance("asymmetry", 0.05)
+    sampled = results.draws[0].fresh is not None
     if sampled:
-        found.typical = [typical_asymmetry(pulled(draw.data, asked.loss)) for draw in found.draws]
+        results.typical = [typical_asymmetry(pulled(draw.data, setup.loss)) for draw in results.draws]
     else:
-        found.asymmetry = theory.asymmetry(pulled(data, asked.loss))
-        found.typical = [found.asymmetry.correlation.typical]
-    watch.tell("least losses", 0.1)
-    found.floor = floor_of(data if data.samples <= MOST_ON_LINES else found.draws[0].data, asked.loss, asked.slope)
+        results.asymmetry = theory.asymmetry(pulled(data, setup.loss))
+        results.typical = [results.asymmetry.correlation.typical]
+    watch.advance("least losses", 0.1)
+    results.floor = floor_of(data if data.samples <= MOST_ON_LINES else results.draws[0].data, setup.loss, setup.slope)
 
 
-def _two_layers(asked: _Asked, data: Dataset, starts: list[Network], found: _Found, watch: Watch) -> None:
-    bounds = found.asymmetry
-    even = found.symmetry.holds or (
+def _two_layers(setup: _Setup, data: Dataset, starts: list[Network], results: _Results, watch: Watch) -> None:
+    bounds = results.asymmetry
+    even = results.symmetry.holds or (
         bounds is not None and max(bounds.correlation.upper, bounds.covariance.upper) < 1e-9
     )
-    for number, draw in enumerate(found.draws):
-        start = starts[number % asked.seeds]
-        watch.tell(f"predicting start {number + 1} of {len(found.draws)}", 0.1 + 0.4 * number / len(found.draws))
+    for number, draw in enumerate(results.draws):
+        start = starts[number % setup.seeds]
+        watch.advance(f"predicting start {number + 1} of {len(results.draws)}", 0.1 + 0.4 * number / len(results.draws))
         learned, levels = draw.data, draw.levels
-        if even and asked.loss == "square":
+        if even and setup.loss == "square":
             # Moments are all it takes.
             learned, levels = (
                 data,
                 _course.Levels(
-                    _course.mean_loss(asked.loss, 0.0 * data.targets, data.targets), found.linear.plain.loss
+                    _course.mean_loss(setup.loss, 0.0 * data.targets, data.targets), results.linear.plain.loss
                 ),
             )
         predict = _forecast.forecast if data.outputs == 1 else several_forecast
-        found.forecasts.append(predict(start, learned, asked.loss, even, levels, draw.fresh, watch.look))
-    for number, start in enumerate(starts if asked.simulate else ()):
-        progress, seed = _progress(watch, number, asked.seeds), asked.first_seed + number
-        found.checks.append(checked(start, found.draws[number], asked.loss, found.forecasts[number], seed, progress))
+        results.forecasts.append(predict(start, learned, setup.loss, even, levels, draw.fresh, watch.look))
+    for number, start in enumerate(starts if setup.simulate else ()):
+        progress, seed = _progress(watch, number, setup.seeds), setup.first_seed + number
+        draw, forecast = results.draws[number], results.forecasts[number]
+        results.checks.append(checked(start, draw, setup.loss, forecast, seed, progress))
 
 
-def _deep(asked: _Asked, starts: list[Network], found: _Found, watch: Watch) -> str:
-    draw = found.draws[0]
-    known = [deep_forecast(start, draw.data, asked.loss, found.symmetry, draw.levels) for start in starts]
-    if known[0] is None and not asked.simulate:
+def _deep(setup: _Setup, starts: list[Network], results: _Results, watch: Watch) -> str:
+    draw = results.draws[0]
+    known = [deep_forecast(start, draw.data, setup.loss, results.symmetry, draw.levels) for start in starts]
+    if known[0] is None and not setup.simulate:
         raise ValueError(
-            f"nothing is predicted for {asked.depth} layers on this data: theory covers deep networks only where "
+            f"nothing is predicted for {setup.depth} layers on this data: theory covers deep networks only where "
             "inputs are even and a linear map fits the target. Let it simulate (leave --no-simulate out), or ask "
             "for --depth 2."
         )
-    found.forecasts = [each for each in known if each is not None]
-    for number, start in enumerate(starts if asked.simulate else ()):
-        progress, seed = _progress(watch, number, asked.seeds), asked.first_seed + number
-        check, measured = deep_check(start, found.draws[number], asked.loss, known[number], seed, progress)
-        found.checks.append(check)
+    results.forecasts = [each for each in known if each is not None]
+    for number, start in enumerate(starts if setup.simulate else ()):
+        progress, seed = _progress(watch, number, setup.seeds), setup.first_seed + number
+        check, measured = deep_check(start, results.draws[number], setup.loss, known[number], seed, progress)
+        results.checks.append(check)
         if known[number] is None:
-            found.forecasts.append(measured)
+            results.forecasts.append(measured)
     return (
-        f"At depth {asked.depth} no loss drops before t ≈ {soonest(starts[0], draw.data, asked.loss):.3g}, to leading "
+        f"At depth {setup.depth} no loss drops before t ≈ {soonest(starts[0], draw.data, setup.loss):.3g}, to leading "
         "order; theory of departures is of two layers, so what is said of them here is a measurement."
     )
 
 
 def _progress(watch: Watch, number: int, count: int) -> Callable[[float], None]:
-    def tell(share: float) -> None:
-        watch.tell(f"simulating start {number + 1} of {count}", 0.5 + 0.5 * (number + share) / count)
+    def report(share: float) -> None:
+        watch.advance(f"simulating start {number + 1} of {count}", 0.5 + 0.5 * (number + share) / count)
 
-    tell(0.0)
-    return tell
+    report(0.0)
+    return report
 
 
 def _answer(
-    asked: _Asked,
+    setup: _Setup,
     treated: Treated,
-    found: _Found,
+    results: _Results,
     notes: tuple[str, ...],
     settings: dict[str, Any],
     stopped: str | None,
 ) -> Diagnosis:
-    data, forecasts = treated.dataset, found.forecasts
+    data, forecasts = treated.dataset, results.forecasts
     verdict = _commonest([f.verdict for f in forecasts]) if forecasts else _course.UNDECIDED
     lead = next((k for k, f in enumerate(forecasts) if f.verdict == verdict), None)
     departure = _forecast.middle([f.departure_time for f in forecasts if f.verdict == verdict])
-    first = _course.mean_loss(asked.loss, 0.0 * data.targets, data.targets)
-    gained = None if lead is None else _gained(asked, treated, found, lead, first)
+    first = _course.mean_loss(setup.loss, 0.0 * data.targets, data.targets)
+    gained = None if lead is None else _gained(setup, treated, results, lead, first)
     facts = Facts(
-        data, asked.loss, _course.Levels(first, found.linear.plain.loss), found.symmetry, found.asymmetry,
-        found.typical, found.linear, _explained(found, lead, verdict), verdict,
+        data, setup.loss, _course.Levels(first, results.linear.plain.loss), results.symmetry, results.asymmetry,
+        results.typical, results.linear, _explained(results, lead, verdict), verdict,
         max((f.nonlinearity for f in forecasts), default=0.0), departure,
         0.0 if gained is None else gained.over_linear,
     )  # fmt: skip
     why = reasons(facts) if lead is not None else ()
-    if not np.any(np.abs(pulled(data, asked.loss).correlation) > 1e-12 * np.sqrt(np.mean(data.targets**2))):
+    if not np.any(np.abs(pulled(data, setup.loss).correlation) > 1e-12 * np.sqrt(np.mean(data.targets**2))):
         notes = (*notes, "Inputs and target are uncorrelated (β = 0): a linear network learns nothing here.")
     return Diagnosis(
         verdict=verdict,
         count=None if lead is None else forecasts[lead].reading.count,
         departure_time=departure,
         escape_time=_forecast.middle([f.escape_time for f in forecasts]),
-        symmetry=found.symmetry,
-        asymmetry=found.asymmetry,
+        symmetry=results.symmetry,
+        asymmetry=results.asymmetry,
         gathering=forecasts[0].gathering if forecasts else (),
-        separable=None if asked.loss == "square" else found.linear.plain.separates,
-        baselines=found.linear,
-        floor=found.floor,
+        separable=None if setup.loss == "square" else results.linear.plain.separates,
+        baselines=results.linear,
+        floor=results.floor,
         gain=gained,
         reasons=why,
-        advice=advice(facts, why, gained, asked.init_scale) if lead is not None else (),
+        advice=advice(facts, why, gained, setup.init_scale) if lead is not None else (),
         forecasts=tuple(forecasts),
-        checks=tuple(found.checks),
-        sampling=_sampling(asked, treated, found),
+        checks=tuple(results.checks),
+        sampling=_sampling(setup, treated, results),
         notes=notes,
         dataset=data,
         held_out=treated.held_out,
         settings=settings,
         stopped=stopped,
-        stages=_told_apart(treated, found, lead),
+        stages=_class_stages(treated, results, lead),
     )
 
 
-def _told_apart(treated: Treated, found: _Found, lead: int | None) -> tuple[Stage, ...]:
+def _class_stages(treated: Treated, results: _Results, lead: int | None) -> tuple[Stage, ...]:
     """Confusions of the start that stands for the verdict, as predicted, or else simulated."""
     if lead is None or not treated.dataset.classes:
         return ()
-    course = found.forecasts[lead].course
-    if course is None and lead < len(found.checks):
-        course = found.checks[lead].course
+    course = results.forecasts[lead].course
+    if course is None and lead < len(results.checks):
+        course = results.checks[lead].course
     return () if course is None else stages(course, treated.dataset, treated.held_out)
 
 
-def _network(found: _Found, lead: int | None) -> Network | None:
+def _network(results: _Results, lead: int | None) -> Network | None:
     """The network at the end of a course, the predicted one before the simulated one."""
     if lead is None:
         return None
-    last = found.forecasts[lead].last
+    last = results.forecasts[lead].last
     if isinstance(last, Network):
         return last
-    return found.checks[lead].course.networks[-1] if lead < len(found.checks) else None
+    return results.checks[lead].course.networks[-1] if lead < len(results.checks) else None
 
 
-def _explained(found: _Found, lead: int | None, verdict: str) -> Network | None:
+def _explained(results: _Results, lead: int | None, verdict: str) -> Network | None:
     """The network that reasons are about: of one that leaves the linear solution, while it sits there."""
-    if lead is not None and verdict == "linear until" and found.forecasts[lead].sitting is not None:
-        return found.forecasts[lead].sitting
-    return _network(found, lead)
+    if lead is not None and verdict == "linear until" and results.forecasts[lead].sitting is not None:
+        return results.forecasts[lead].sitting
+    return _network(results, lead)
 
 
-def _gained(asked: _Asked, treated: Treated, found: _Found, lead: int, first: float) -> Gain | None:
+def _gained(setup: _Setup, treated: Treated, results: _Results, lead: int, first: float) -> Gain | None:
     """Of the start that stands for the verdict, at the last time that was predicted, or else simulated."""
-    forecast, data = found.forecasts[lead], treated.dataset
+    forecast, data = results.forecasts[lead], treated.dataset
     last, time, how = forecast.last, forecast.until, "simulated" if forecast.how == "simulation" else "predicted"
     times, losses = forecast.times, forecast.losses
     if last is None:
-        if lead >= len(found.checks):
+        if lead >= len(results.checks):
             return None
-        check = found.checks[lead]
+        check = results.checks[lead]
         last, time, how = check.course.networks[-1], check.until, "simulated"
         times, losses = check.times, check.losses
-    network = judged(last, time, how, data, asked.loss, treated.held_out)
-    there = _network(found, lead)
-    rate = None if there is None else stable_rate(there, found.draws[0].data.inputs)
-    return gain(network, first, found.linear, times, losses, rate)
+    network = judged(last, time, how, data, setup.loss, treated.held_out)
+    there = _network(results, lead)
+    rate = None if there is None else stable_rate(there, results.draws[0].data.inputs)
+    return gain(network, first, results.linear, times, losses, rate)
 
 
-def _sampling(asked: _Asked, treated: Treated, found: _Found) -> Sampling | None:
+def _sampling(setup: _Setup, treated: Treated, results: _Results) -> Sampling | None:
     """Standard errors over the draws; None where everything was looked at."""
-    if found.draws[0].fresh is None:
+    if results.draws[0].fresh is None:
         return None
-    forecasts = found.forecasts
+    forecasts = results.forecasts
     ends = [
-        judged(f.last, f.until, "", treated.dataset, asked.loss, None).loss for f in forecasts if f.last is not None
+        judged(f.last, f.until, "", treated.dataset, setup.loss, None).loss for f in forecasts if f.last is not None
     ]
     least = []
-    if treated.dataset.samples > MOST_ON_LINES and found.floor is not None:
-        least = [floor_of(draw.data, asked.loss, asked.slope).two_layer for draw in found.draws]
-    first = _course.mean_loss(asked.loss, 0.0 * treated.dataset.targets, treated.dataset.targets)
-    since = [better_since(first, found.linear, f.times, f.losses) for f in forecasts]
+    if treated.dataset.samples > MOST_ON_LINES and results.floor is not None:
+        least = [floor_of(draw.data, setup.loss, setup.slope).two_layer for draw in results.draws]
+    first = _course.mean_loss(setup.loss, 0.0 * treated.dataset.targets, treated.dataset.targets)
+    since = [better_since(first, results.linear, f.times, f.losses) for f in forecasts]
     return Sampling(
-        rows=found.draws[0].data.samples,
-        draws=len(found.draws),
+        rows=results.draws[0].data.samples,
+        draws=len(results.draws),
         errors={
             "escape_time": standard_error([f.escape_time for f in forecasts]),
             "departure_time": standard_error([f.departure_time for f in forecasts]),
@@ -342,7 +343,7 @@ def _sampling(asked: _Asked, treated: Treated, found: _Found) -> Sampling | None
             "loss": standard_error(ends),
             "since": standard_error([without for without, _ in since]),
             "since_intercept": standard_error([beside for _, beside in since]),
-            "asymmetry": standard_error(found.typical),
+            "asymmetry": standard_error(results.typical),
             "least_loss": standard_error(least),
         },
     )

@@ -129,14 +129,14 @@ class Diagnosis(Answer):
             error = self.sampling.after("departure_time")
             bent = f"{100 * float(samples):.3g}{self.sampling.after('on_samples', 100)}%"
         if self.verdict == "linear":
-            told = f"linear: {network} will be linear on these samples, "
+            sentence = f"linear: {network} will be linear on these samples, "
             exact = lead.how in ("exact", "Appendix F")
             limit = "up to rounding" if float(samples) < 1e-9 else f"up to {bent} of its outputs"
-            told += "equivalent to a linear network throughout" if exact else limit
+            sentence += "equivalent to a linear network throughout" if exact else limit
         elif self.verdict == "linear until":
             leaving = sum(f.departure_time is not None for f in self.forecasts)
             some = "" if leaving == len(self.forecasts) else f" ({leaving} of {len(self.forecasts)} starts leave)"
-            told = (
+            sentence = (
                 f"linear until t ≈ {self.departure_time:.3g}{error}: {network} sits at the linear solution, linear on "
                 f"these samples up to {bent} of its outputs, and then leaves it{some}"
             )
@@ -148,12 +148,12 @@ class Diagnosis(Answer):
                 where = f"at x and −x its outputs bend by up to {float(function):.0%} (on so few samples nothing bends)"
             return f"nonlinear: {network} does not sit at the linear solution of these data; {where}"
         if float(function) > _course.LINEAR >= float(samples):
-            told += (
+            sentence += (
                 f" (not as a function: at mirror images −x, which these data lack, it bends by {float(function):.0%})"
             )
         settled = lead.reading.decides.settled_time
         while_what = "while it escapes" if settled is None else f"until t ≈ {settled:.3g}"
-        return told + (f"; in passing, {while_what}, it bends by up to {passing:.0%}" if passing >= 0.01 else "")
+        return sentence + (f"; in passing, {while_what}, it bends by up to {passing:.0%}" if passing >= 0.01 else "")
 
     @property
     def network_name(self) -> str:
@@ -171,22 +171,21 @@ class Diagnosis(Answer):
         """In what the simulations differ from the prediction; None if they agree, or there are none."""
         other = [c for c in self.checks if not c.agrees]
         if other:
-            found = ", ".join(
+            differing = ", ".join(
                 f"seed {c.seed} {c.measured['verdict']} (predicted {c.predicted['verdict']}; it bends by "
                 f"{c.measured['nonlinearity']:.1%}, predicted {c.predicted['nonlinearity']:.1%})"
                 for c in other
             )
-            return (
-                f"THE SIMULATION DISAGREES with the prediction for {len(other)} of {len(self.checks)} starts: {found}"
-            )
+            starts = f"{len(other)} of {len(self.checks)} starts"
+            return f"THE SIMULATION DISAGREES with the prediction for {starts}: {differing}"
         late = [c for c in self.checks if c.predicted["verdict"] == "linear until" and not _near(c)]
         if late:
-            found = ", ".join(
+            differing = ", ".join(
                 f"seed {c.seed} at t ≈ {c.measured['departure_time'] or float('nan'):.3g}, predicted "
                 f"{c.predicted['departure_time'] or float('nan'):.3g}"
                 for c in late
             )
-            return f"THE SIMULATION LEAVES AT ANOTHER TIME than predicted: {found}"
+            return f"THE SIMULATION LEAVES AT ANOTHER TIME than predicted: {differing}"
         return None
 
     @property
@@ -310,5 +309,5 @@ def plateaus(course: Forecast) -> list[Cut]:
 
 def _near(check: Check) -> bool:
     """Whether a departure came within a quarter of when it was predicted."""
-    predicted, found = (side["departure_time"] for side in (check.predicted, check.measured))
-    return predicted is not None and found is not None and abs(found - predicted) <= 0.25 * predicted
+    predicted, measured = (side["departure_time"] for side in (check.predicted, check.measured))
+    return predicted is not None and measured is not None and abs(measured - predicted) <= 0.25 * predicted

@@ -83,7 +83,7 @@ class Check:
 
     @property
     def agrees(self) -> bool:
-        """Whether what was found is what was predicted, or nothing was."""
+        """Whether what was measured is what was predicted, or nothing was predicted."""
         return self.predicted["verdict"] in (None, self.measured["verdict"])
 
 
@@ -142,24 +142,24 @@ def checked(
 def check_of(
     seed: int, predicted: Forecast | None, draw: Draw, loss: str, course: Course, run: Trajectory, linear: Trajectory
 ) -> Check:
-    """What was predicted, if anything was, beside what was found."""
-    found = (
+    """What was predicted, if anything was, beside what was measured."""
+    reading = (
         read_course(course, draw.data, draw.levels) if draw.fresh is None else read_course(course, *draw.fresh, loss)
     )
-    seen = Course(course.times[: len(found.losses)], found.losses, course.networks[: len(found.losses)])
+    seen = Course(course.times[: len(reading.losses)], reading.losses, course.networks[: len(reading.losses)])
     ahead: dict[str, Any] = _compared(None if predicted is None else predicted.reading)
-    measured: dict[str, Any] = _compared(found)
+    measured: dict[str, Any] = _compared(reading)
     if draw.data.classes:
         last = float(seen.times[-1])
         known = None if predicted is None else predicted.course
         ahead["accuracy"] = None if known is None else accuracy_at(known, last, draw.data)
         measured["accuracy"] = accuracy_at(seen, last, draw.data)
-    losses = {"final_loss": float(found.losses[-1]), "linear_loss": float(linear.losses[-1])}
+    losses = {"final_loss": float(reading.losses[-1]), "linear_loss": float(linear.losses[-1])}
     return Check(
         seed,
         ahead,
         {**measured, **losses},
-        found,
+        reading,
         seen,
         run,
         linear,

@@ -145,12 +145,12 @@ def _reduced(
     few = reduced(start, dataset, loss, watch)
     if few is None:
         return Forecast("reduced network", straight(np.inf, count=0), np.zeros(0), np.zeros(0))
-    found = followed("reduced network", few, start, dataset, loss, levels, fresh, watch)
-    count, stairs = found.reading.count, None
+    predicted = followed("reduced network", few, start, dataset, loss, levels, fresh, watch)
+    count, stairs = predicted.reading.count, None
     if count is not None and count > 1 and few.groups:
         steps = theory.several_linear_networks(start, dataset, loss)
         stairs = steps if steps.linear_networks == count else None
-    return replace(found, stairs=stairs, gathering=few.groups, course=None)
+    return replace(predicted, stairs=stairs, gathering=few.groups, course=None)
 
 
 def followed(
@@ -174,19 +174,19 @@ def followed(
     """
     scale = max(theory.escape_time(min(start_norm(start), 0.5), few.rate), few.time)
     end = (horizon if fresh is None else SHORT) * scale
-    told = None if watch is None else lambda progress: watch()
-    run = simulated(few.network, dataset, loss, told, until=end, save=looks(0.1 * end, end))
+    callback = None if watch is None else lambda progress: watch()
+    run = simulated(few.network, dataset, loss, callback, until=end, save=looks(0.1 * end, end))
     course = Course(few.time + run.times, run.losses, run.networks)
-    found = read_course(course, dataset, levels) if fresh is None else read_course(course, *fresh, loss)
-    seen = len(found.losses)
+    reading = read_course(course, dataset, levels) if fresh is None else read_course(course, *fresh, loss)
+    seen = len(reading.losses)
     return Forecast(
         how,
-        replace(found, bends=np.concatenate([np.zeros((2, 1)), found.bends], axis=1)),
+        replace(reading, bends=np.concatenate([np.zeros((2, 1)), reading.bends], axis=1)),
         np.concatenate([[0.0], course.times[:seen]]),
-        np.concatenate([[levels.first if fresh is None else fresh[1].first], found.losses]),
+        np.concatenate([[levels.first if fresh is None else fresh[1].first], reading.losses]),
         course.networks[seen - 1],
-        before(course, found.decides.departure_time),
-        course=Course(course.times[:seen], found.losses, course.networks[:seen]),
+        before(course, reading.decides.departure_time),
+        course=Course(course.times[:seen], reading.losses, course.networks[:seen]),
     )
 
 

@@ -147,7 +147,7 @@ def _squared_gradient(network: Network, inputs: np.ndarray) -> float:
     import jax
 
     def size(x: Any) -> Any:
-        found = jax.jacrev(lambda each: each(x[None]).ravel())(network)
-        return sum((leaf**2).sum() for leaf in jax.tree.leaves(found))
+        jacobian = jax.jacrev(lambda each: each(x[None]).ravel())(network)
+        return sum((leaf**2).sum() for leaf in jax.tree.leaves(jacobian))
 
     return float(np.mean(jax.vmap(size)(inputs)))

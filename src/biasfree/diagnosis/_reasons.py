@@ -69,13 +69,19 @@ class Facts:
 def reasons(facts: Facts) -> tuple[Reason, ...]:
     """All that apply, the one that explains most first."""
     if facts.verdict in ("linear", "linear until"):
-        found = [_even(facts), _half_space(facts), _suffices(facts), _asymmetry(facts, True), _target_mean(facts, True)]
+        candidates = [
+            _even(facts),
+            _half_space(facts),
+            _suffices(facts),
+            _asymmetry(facts, True),
+            _target_mean(facts, True),
+        ]
     else:
-        found = [_target_mean(facts, False), _asymmetry(facts, False)]
+        candidates = [_target_mean(facts, False), _asymmetry(facts, False)]
         # What the network gains beyond an intercept is not due to the missing one.
         if facts.baselines.gap < _MOSTLY * facts.over_linear:
-            found.reverse()
-    return tuple(reason for reason in found if reason is not None)
+            candidates.reverse()
+    return tuple(reason for reason in candidates if reason is not None)
 
 
 def one_sided(inputs: Float[np.ndarray, "samples dim"]) -> float:
@@ -109,17 +115,17 @@ def _half_space(facts: Facts) -> Reason | None:
     share = one_sided(facts.data.inputs)
     if share < ONE_SIDED:
         return None
-    told = f"the inputs lie in one half-space ({share:.1%} of them on one side of a plane through the origin)"
+    sentence = f"the inputs lie in one half-space ({share:.1%} of them on one side of a plane through the origin)"
     if facts.network is not None and facts.network.depth == 2:
         switches = switching(facts.network, facts.data.inputs)
         if switches > _FEW:
             return None
-        told += (
+        sentence += (
             ", so that neurons are active on all samples or on none and never switch"
             if switches < 0.01
             else f", so that few neurons switch between samples: {switches:.0%}, by their size"
         )
-    return Reason("one half-space", share, told)
+    return Reason("one half-space", share, sentence)
 
 
 def _target_mean(facts: Facts, linear: bool) -> Reason | None:
@@ -164,61 +170,64 @@ def _asymmetry(facts: Facts, linear: bool) -> Reason | None:
         return None
     amount = float(np.mean(facts.typical))
     if not np.isfinite(amount):
-        told = "inputs and target are uncorrelated, so that all that is learned comes from the asymmetry of the data"
-        return Reason("asymmetry", float("inf"), told)
+        return Reason(
+            "asymmetry",
+            float("inf"),
+            "inputs and target are uncorrelated, so that all that is learned comes from the asymmetry of the data",
+        )
     error = standard_error(facts.typical)
     about = "" if error is None else f" ± {error:.1g}"
-    told = (
+    sentence = (
         f"an asymmetry of {amount:.2g}{about}: the pull on a neuron changes by this share (root mean square over its "
         "directions) with the half of the samples that it sees"
     )
     if linear:
         bends = "rounding" if facts.nonlinearity < 1e-9 else f"{100 * facts.nonlinearity:.2g}%"
-        told += f", which bends the outputs by no more than {bends}; up to {LINEAR:.0%} count as linear"
-    return Reason("asymmetry", amount, told)
+        sentence += f", which bends the outputs by no more than {bends}; up to {LINEAR:.0%} count as linear"
+    return Reason("asymmetry", amount, sentence)
 
 
-def advice(facts: Facts, found: tuple[Reason, ...], gained: Gain | None, init_scale: float) -> tuple[str, ...]:
+def advice(facts: Facts, why: tuple[Reason, ...], gained: Gain | None, init_scale: float) -> tuple[str, ...]:
     """What one can do, the most useful first."""
-    names = [reason.name for reason in found]
-    told = []
+    names = [reason.name for reason in why]
+    sentences = []
     if "target mean" in names and _numbers(facts):
         means = ", ".join(f"{mean:.5g}" for mean in np.atleast_1d(facts.data.targets.mean(axis=0)))
-        told.append(
+        sentences.append(
             f"Centre the target (subtract {means}, and add it to predictions), or add "
             "a bias to the last layer: what an intercept gains is then had without bending. A column of ones "
             "(`with_ones`) helps too, though it is not the same as a bias."
         )
     elif "target mean" in names:
-        told.append(
+        sentences.append(
             "Add a bias, or a column of ones (`with_ones`, which is not quite the same): no hyperplane through the "
             "origin separates the classes as well as one with an intercept."
         )
     if facts.verdict == "linear":
-        told.append(
+        sentences.append(
             f"Use a linear model ({facts.baselines.plain.kind}): from a small start the network learns no more on "
             "these samples. For more than a linear map, add biases, or features such as |x| or x²."
         )
         if "one half-space" in names:
-            told.append(
+            sentences.append(
                 "The network is linear because hardly a neuron switches between your samples: centring the inputs "
                 "(--standardise) lets neurons switch, and changes this answer."
             )
     elif facts.verdict == "linear until":
         steps = None if gained is None else gained.steps(facts.departure_time)
         when = "" if steps is None else f" ({steps:,} steps at rate {gained.rate:g})" if gained else ""
-        told.append(
+        sentences.append(
             f"To stop at the linear solution, stop before t ≈ {facts.departure_time:.3g}{when}; to go beyond it, train "
             f"longer, or start larger than {init_scale:g}: waiting times grow with the logarithm of 1/scale."
         )
     elif facts.data.classes:
-        told.append(
+        sentences.append(
             f"A linear model ({facts.baselines.plain.kind}) is another classifier than this network; to keep the "
             "network linear, stop it before it bends, or take linear neurons (slope 1)."
         )
     else:
-        told.append(
+        sentences.append(
             "To keep the network linear, symmetrise the data (`Dataset.symmetrised()` adds −x with −y for every "
             "sample); do not if what is not odd in the target matters to you, for that is what it takes away."
         )
-    return tuple(told)
+    return tuple(sentences)

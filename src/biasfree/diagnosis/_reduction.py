@@ -93,16 +93,16 @@ def merged_for_flow(network: Network, tolerance: float) -> Network:
     size = np.linalg.norm(joined, axis=1)
     order = np.argsort(-size)
     units = joined / np.maximum(size, 1e-300)[:, None]
-    found: list[np.ndarray] = []
+    merged: list[np.ndarray] = []
     left = order[size[order] > 0]
     while left.size:
         alike = left[units[left] @ units[left[0]] > 1 - 0.5 * tolerance**2]
         mean = (size[alike] ** 2) @ units[alike]
-        found.append(mean / np.linalg.norm(mean) * np.linalg.norm(size[alike]))
+        merged.append(mean / np.linalg.norm(mean) * np.linalg.norm(size[alike]))
         left = np.setdiff1d(left, alike, assume_unique=True)
         left = left[np.argsort(-size[left])]
-    rows = np.zeros((max(8, 1 << (len(found) - 1).bit_length()), joined.shape[1]))
-    rows[: len(found)] = found
+    rows = np.zeros((max(8, 1 << (len(merged) - 1).bit_length()), joined.shape[1]))
+    rows[: len(merged)] = merged
     return Network([rows[:, : first.shape[1]], rows[:, first.shape[1] :].T], network.slope)
 
 

@@ -18,9 +18,9 @@ from biasfree.diagnosis._course import Levels, mean_loss
 
 # Rows × weights that one evaluation of the gradient may take, at least and at most; rows per dimension.
 _WORK, _MOST_WORK, _PER_DIMENSION, _LEAST = 4e6, 5e7, 40, 1000
-# A draw needs no more rows than this, or than this for each dimension: its error is told.
+# A draw needs no more rows than this, or than this for each dimension: its error is reported.
 _ENOUGH, _ENOUGH_PER_DIMENSION = 2000, 200
-# How many draws tell a sampling error.
+# How many draws a sampling error is estimated from, at least.
 LEAST_DRAWS = 3
 _CHUNK = 50_000
 
@@ -72,13 +72,13 @@ def draws(
     if data.samples <= 2 * rows:
         return [Draw(data, levels_of(data, loss))] * count
     rows = min(rows, max(_ENOUGH, _ENOUGH_PER_DIMENSION * data.dim))
-    found = []
+    drawn = []
     for number in range(count):
         order = shuffled(data.samples, symmetry.pairs, seed=[17, number])
         seen, other = (part(data, np.sort(order[k * rows : (k + 1) * rows])) for k in (0, 1))
         unseen = float(mean_loss(loss, other.inputs @ linear_map.T, other.targets))
-        found.append(Draw(seen, levels_of(seen, loss), (other, Levels(_at_zero(other, loss), unseen))))
-    return found
+        drawn.append(Draw(seen, levels_of(seen, loss), (other, Levels(_at_zero(other, loss), unseen))))
+    return drawn
 
 
 def shuffled(samples: int, pairs: Int[np.ndarray, "pairs 2"], seed: Sequence[int]) -> Int[np.ndarray, "samples"]:

@@ -11,28 +11,28 @@ if TYPE_CHECKING:
 
 # The law follows thousands of neurons across all lines; with more lines than this it takes too long here.
 _LINES = 50
-# The law and the forecast must agree to this share to be told side by side.
+# The law and the forecast must agree to this share to be reported side by side.
 _AGREE = 0.25
 
 
-def by_scale(found: "Diagnosis") -> list[str]:
+def by_scale(diagnosis: "Diagnosis") -> list[str]:
     """One sentence for data that are left after a while; none where the law of departure does not speak of them."""
-    asked, seen = found.settings, found.departure_time
-    if found.verdict != "linear until" or seen is None or found.sampling is not None:
+    settings, seen = diagnosis.settings, diagnosis.departure_time
+    if diagnosis.verdict != "linear until" or seen is None or diagnosis.sampling is not None:
         return []
-    if asked["depth"] != 2 or found.dataset.outputs != 1 or len(lines(found.dataset.inputs)) > _LINES:
+    if settings["depth"] != 2 or diagnosis.dataset.outputs != 1 or len(lines(diagnosis.dataset.inputs)) > _LINES:
         return []
-    scale, width = asked["init_scale"], asked["width"]
+    scale, width = settings["init_scale"], settings["width"]
     try:
-        law = theory.departure(found.dataset, asked["slope"], asked["loss"], scale, width=width)
+        law = theory.departure(diagnosis.dataset, settings["slope"], settings["loss"], scale, width=width)
     except ValueError:  # no linear solution to be left at a finite time
         return []
     if not math.isfinite(law.time) or abs(law.time - seen) > _AGREE * seen:
         return []
     rest = law.time - law.per_e_fold * math.log(1 / scale)
-    told = (
+    sentence = (
         f"from other init scales γ: linear until t ≈ {law.per_e_fold:.3g} ln(1/γ) {'+' if rest >= 0 else '−'} "
         f"{abs(rest):.3g} by the law of departure, which gives {law.time:.3g} at γ = {scale:g}"
     )
     stays = law.stays(width)
-    return [told + (f"; of starts of this width and scale {stays:.0%} never leave" if stays >= 0.01 else "")]
+    return [sentence + (f"; of starts of this width and scale {stays:.0%} never leave" if stays >= 0.01 else "")]

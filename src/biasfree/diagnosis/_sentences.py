@@ -28,64 +28,66 @@ _NOTHING = 1e-9
 _MOST_EXPLAINED = 20_000
 
 
-def sections(found: "Diagnosis") -> tuple[Section, ...]:
+def sections(diagnosis: "Diagnosis") -> tuple[Section, ...]:
     """In the order of the questions one asks."""
     all_of_them = (
-        Section("What it gains over linear regression", _gain(found), _gain_table(found)),
-        *_told_apart(found),
-        Section("What to do", found.advice),
-        Section("Why", _why(found)),
-        Section("When", _when(found), pictures=_pictures(found)),
-        Section("What it can never reach", _floor(found)),
-        Section("The check", _check(found), _check_table(found)),
-        Section("Notes", found.notes),
+        Section("What it gains over linear regression", _gain(diagnosis), _gain_table(diagnosis)),
+        *_confusions(diagnosis),
+        Section("What to do", diagnosis.advice),
+        Section("Why", _why(diagnosis)),
+        Section("When", _when(diagnosis), pictures=_pictures(diagnosis)),
+        Section("What it can never reach", _floor(diagnosis)),
+        Section("The check", _check(diagnosis), _check_table(diagnosis)),
+        Section("Notes", diagnosis.notes),
     )
     return tuple(s for s in all_of_them if s.sentences or s.table or s.pictures)
 
 
-def _told_apart(found: "Diagnosis") -> list[Section]:
+def _confusions(diagnosis: "Diagnosis") -> list[Section]:
     """Classes: what the network confuses on its plateaus, the table of the last."""
-    if not found.stages:
+    if not diagnosis.stages:
         return []
-    names = found.dataset.classes
+    names = diagnosis.dataset.classes
     return [
         Section(
-            "Which classes it distinguishes", _stages.told(found.stages, names), _stages.table(found.stages[-1], names)
+            "Which classes it distinguishes",
+            _stages.descriptions(diagnosis.stages, names),
+            _stages.table(diagnosis.stages[-1], names),
         )
     ]
 
 
-def _gain(found: "Diagnosis") -> list[str]:
-    gain, linear = found.gain, found.baselines
+def _gain(diagnosis: "Diagnosis") -> list[str]:
+    gain, linear = diagnosis.gain, diagnosis.baselines
     if gain is None:
         return [f"linear regression: {linear.plain}; with an intercept: {linear.intercept}"]
     share = gain.over_linear / gain.first if gain.first else 0.0
     beside = gain.over_intercept / gain.first if gain.first else 0.0
-    drawn = found.sampling
+    drawn = diagnosis.sampling
     error = "" if drawn is None else drawn.after("loss")
-    told = [
+    sentences = [
         f"at t = {gain.network.time:.3g} its loss is {gain.network.loss:.4g}{error} ({gain.network.how}): "
         f"{_more(share)} than linear regression's without intercept ({linear.plain.loss:.4g}) and {_more(beside)} than "
         f"with one ({linear.intercept.loss:.4g}), in shares of the first loss {gain.first:.4g}"
     ]
     if gain.since is not None:
-        told.append(
+        sentences.append(
             f"it is better than linear regression without intercept, by {_course.BELOW:.0%}, from t ≈ {gain.since:.3g}"
-            f"{'' if drawn is None else drawn.after('since')} on{_steps(found, gain.since)}"
+            f"{'' if drawn is None else drawn.after('since')} on{_steps(diagnosis, gain.since)}"
         )
     if gain.since_intercept is not None:
         when = gain.since_intercept
         error = "" if drawn is None else drawn.after("since_intercept")
-        told.append(
-            f"and better than with an intercept, by as much, from t ≈ {when:.3g}{error} on{_steps(found, when)}"
+        sentences.append(
+            f"and better than with an intercept, by as much, from t ≈ {when:.3g}{error} on{_steps(diagnosis, when)}"
         )
-    if gain.network.confusions is not None and not found.dataset.classes:
+    if gain.network.confusions is not None and not diagnosis.dataset.classes:
         (right_minus, wrong_minus), (wrong_plus, right_plus) = gain.network.confusions.tolist()
-        told.append(
+        sentences.append(
             f"it takes {wrong_minus:,} of {right_minus + wrong_minus:,} samples of class −1 for +1, and {wrong_plus:,} "
             f"of {wrong_plus + right_plus:,} of class +1 for −1"
         )
-    return told
+    return sentences
 
 
 def _more(share: float) -> str:
@@ -94,16 +96,16 @@ def _more(share: float) -> str:
     return f"{abs(share):.1%} {'lower' if share > 0 else 'higher'}"
 
 
-def _steps(found: "Diagnosis", time: float | None) -> str:
+def _steps(diagnosis: "Diagnosis", time: float | None) -> str:
     """How many steps of descent a flow time is."""
-    gain = found.gain
+    gain = diagnosis.gain
     steps = None if gain is None else gain.steps(time)
     return "" if gain is None or steps is None else f" (step {steps:,} of descent at rate {gain.rate:g})"
 
 
-def _gain_table(found: "Diagnosis") -> Table | None:
-    gain, held = found.gain, found.held_out is not None
-    labels = found.baselines.plain.accuracy is not None
+def _gain_table(diagnosis: "Diagnosis") -> Table | None:
+    gain, held = diagnosis.gain, diagnosis.held_out is not None
+    labels = diagnosis.baselines.plain.accuracy is not None
     heads = ["", "loss", "by scikit-learn"] + ["held-out loss"] * held + ["labels right"] * labels
     heads += ["held out"] * (labels and held)
 
@@ -116,8 +118,8 @@ def _gain_table(found: "Diagnosis") -> Table | None:
         return row(kind, fit.loss, fit.scikit_learn, fit.held_out, fit.accuracy, fit.held_out_accuracy)
 
     rows = [
-        linear("linear, no intercept", found.baselines.plain),
-        linear("linear, with intercept", found.baselines.intercept),
+        linear("linear, no intercept", diagnosis.baselines.plain),
+        linear("linear, with intercept", diagnosis.baselines.intercept),
     ]
     if gain is not None:
         net = gain.network
@@ -126,76 +128,76 @@ def _gain_table(found: "Diagnosis") -> Table | None:
     return Table(heads, rows)
 
 
-def _why(found: "Diagnosis") -> list[str]:
-    told = [reason.sentence for reason in found.reasons]
-    if found.forecasts:
-        told += _questions(found)
-    told.append(str(found.symmetry))
-    if found.asymmetry is not None:
-        told += [
-            f"half-space asymmetry of the correlation, max ‖B(r)‖/‖β‖: {found.asymmetry.correlation}",
-            f"half-space asymmetry of the inputs, max ‖Q(r)‖/‖Σ‖: {found.asymmetry.covariance}",
+def _why(diagnosis: "Diagnosis") -> list[str]:
+    sentences = [reason.sentence for reason in diagnosis.reasons]
+    if diagnosis.forecasts:
+        sentences += _questions(diagnosis)
+    sentences.append(str(diagnosis.symmetry))
+    if diagnosis.asymmetry is not None:
+        sentences += [
+            f"half-space asymmetry of the correlation, max ‖B(r)‖/‖β‖: {diagnosis.asymmetry.correlation}",
+            f"half-space asymmetry of the inputs, max ‖Q(r)‖/‖Σ‖: {diagnosis.asymmetry.covariance}",
         ]
-    if found.gathering:
-        shown = "; ".join(str(g) for g in found.gathering[:4])
-        more = f"; and {len(found.gathering) - 4} more" if len(found.gathering) > 4 else ""
-        told.append(f"neurons gather at {shown}{more}")
-    if found.separable is not None:
-        by = "a linear map" if found.dataset.classes else "a hyperplane through the origin"
-        told.append(f"labels {'' if found.separable else 'not '}separable by {by}")
-    told.append(
+    if diagnosis.gathering:
+        shown = "; ".join(str(g) for g in diagnosis.gathering[:4])
+        more = f"; and {len(diagnosis.gathering) - 4} more" if len(diagnosis.gathering) > 4 else ""
+        sentences.append(f"neurons gather at {shown}{more}")
+    if diagnosis.separable is not None:
+        by = "a linear map" if diagnosis.dataset.classes else "a hyperplane through the origin"
+        sentences.append(f"labels {'' if diagnosis.separable else 'not '}separable by {by}")
+    sentences.append(
         f"rule: linear while outputs are, up to {_course.LINEAR:.0%}, and the loss is not below every linear map's "
         f"by {_course.BELOW:.0%} of the first loss; judged from {_course.SITS:g} escape times on; several networks "
         f"if their responses overlap by less than {_course.APART:.0%}"
     )
-    return told
+    return sentences
 
 
-def _questions(found: "Diagnosis") -> list[str]:
+def _questions(diagnosis: "Diagnosis") -> list[str]:
     """The two questions, each with its verdict and number."""
-    told = []
+    sentences = []
     for name, where in (("on_samples", "on your samples"), ("as_function", "as a function, at x and at −x")):
-        asked = found._question(name)
-        assert asked is not None
-        error = "" if found.sampling is None else found.sampling.after(name)
-        told.append(f"{where}: {asked['verdict']}, bend {asked['nonlinearity']:.2g}{error} of its outputs")
-    if found.forecasts[0].reading.void:
-        told[0] += "; with no more samples than dimensions every function is linear there, so the second decides"
-    return told
+        answer = diagnosis._question(name)
+        assert answer is not None
+        error = "" if diagnosis.sampling is None else diagnosis.sampling.after(name)
+        sentences.append(f"{where}: {answer['verdict']}, bend {answer['nonlinearity']:.2g}{error} of its outputs")
+    if diagnosis.forecasts[0].reading.void:
+        sentences[0] += "; with no more samples than dimensions every function is linear there, so the second decides"
+    return sentences
 
 
-def _when(found: "Diagnosis") -> list[str]:
-    if not found.forecasts:
+def _when(diagnosis: "Diagnosis") -> list[str]:
+    if not diagnosis.forecasts:
         return []
-    first = found.forecasts[0]
-    error = "" if found.sampling is None else found.sampling.after("escape_time")
+    first = diagnosis.forecasts[0]
+    error = "" if diagnosis.sampling is None else diagnosis.sampling.after("escape_time")
     escape = "at no time that is predicted"
-    if found.escape_time is not None:
-        escape = f"at t ≈ {found.escape_time:.3g}{error}{_steps(found, found.escape_time)}"
-    told = [f"escape from the small start {escape}; {_HOW[first.how]}"]
+    if diagnosis.escape_time is not None:
+        escape = f"at t ≈ {diagnosis.escape_time:.3g}{error}{_steps(diagnosis, diagnosis.escape_time)}"
+    sentences = [f"escape from the small start {escape}; {_HOW[first.how]}"]
     if first.stairs is not None:
-        told.append(str(first.stairs))
-    told += _waits(found)
-    told += by_scale(found)
-    if found.sampling is not None:
-        told.append(
-            f"each of {found.sampling.draws} draws of {found.sampling.rows:,} rows was followed until it does best on "
-            f"as many other rows, to t ≈ {first.until:.3g} or so; what comes later on all {found.dataset.samples:,} "
-            "rows is not told. Errors (±) are standard errors over the draws"
+        sentences.append(str(first.stairs))
+    sentences += _waits(diagnosis)
+    sentences += by_scale(diagnosis)
+    if diagnosis.sampling is not None:
+        sentences.append(
+            f"each of {diagnosis.sampling.draws} draws of {diagnosis.sampling.rows:,} rows was followed until it does "
+            f"best on as many other rows, to t ≈ {first.until:.3g} or so; what comes later on all "
+            f"{diagnosis.dataset.samples:,} rows is not predicted. Errors (±) are standard errors over the draws"
         )
-    if found.verdict == "linear" and first.how == "reduced network":
-        told.append(f"looked ahead to t ≈ {first.until:.3g}; what comes later is not told")
-    return told
+    if diagnosis.verdict == "linear" and first.how == "reduced network":
+        sentences.append(f"looked ahead to t ≈ {first.until:.3g}; what comes later is not predicted")
+    return sentences
 
 
-def _waits(found: "Diagnosis") -> list[str]:
+def _waits(diagnosis: "Diagnosis") -> list[str]:
     from biasfree.diagnosis._diagnosis import plateaus
 
-    if found.forecasts[0].stairs is not None:
+    if diagnosis.forecasts[0].stairs is not None:
         return []
-    courses = [[each for each in plateaus(f) if each.begin > 0] for f in found.forecasts]
+    courses = [[each for each in plateaus(f) if each.begin > 0] for f in diagnosis.forecasts]
     waits, where, spread = courses[0], "", []
-    if found.sampling is not None:
+    if diagnosis.sampling is not None:
         alike = len(courses) > 1 and {len(course) for course in courses} == {len(waits)}
         spread = courses if alike else []
         where = "" if alike else " in the first draw, and otherwise in others"
@@ -207,15 +209,15 @@ def _waits(found: "Diagnosis") -> list[str]:
         return f"{value:{form}}" + ("" if error is None else f" ± {error:.2g}")
 
     left = [k for k, each in enumerate(waits) if np.isfinite(each.end)]
-    told = [f"{about(k, 'level')} from t ≈ {about(k, 'begin')} to {about(k, 'end')}" for k in left[:4]]
+    levels = [f"{about(k, 'level')} from t ≈ {about(k, 'begin')} to {about(k, 'end')}" for k in left[:4]]
     more = [f"{len(left) - 4} more levels"] if len(left) > 4 else []
-    sentences = [f"the loss waits at {'; '.join(told + more)}{where}"] if told else []
+    sentences = [f"the loss waits at {'; '.join(levels + more)}{where}"] if levels else []
     if len(left) < len(waits):
         last = len(waits) - 1
         level, begin = about(last, "level"), about(last, "begin")
-        if _more_to_learn(found, waits[last].level):
+        if _more_to_learn(diagnosis, waits[last].level):
             sentences.append(
-                f"it is near {level} from t ≈ {begin} to t ≈ {found.forecasts[0].until:.3g}, where the look ahead "
+                f"it is near {level} from t ≈ {begin} to t ≈ {diagnosis.forecasts[0].until:.3g}, where the look ahead "
                 f"ends{where}; what a linear map gains beyond that lies in directions of small inputs, learned late"
             )
         else:
@@ -225,30 +227,30 @@ def _waits(found: "Diagnosis") -> list[str]:
     return sentences
 
 
-def _more_to_learn(found: "Diagnosis", level: float) -> bool:
+def _more_to_learn(diagnosis: "Diagnosis", level: float) -> bool:
     """Whether a network that is linear on the samples is still above the least loss of a linear map."""
-    gain = found.gain
-    return found.verdict == "linear" and gain is not None and level > found.baselines.plain.loss + 0.01 * gain.first
+    gain, least = diagnosis.gain, diagnosis.baselines.plain.loss
+    return diagnosis.verdict == "linear" and gain is not None and level > least + 0.01 * gain.first
 
 
-def _floor(found: "Diagnosis") -> list[str]:
-    floor = found.floor
+def _floor(diagnosis: "Diagnosis") -> list[str]:
+    floor = diagnosis.floor
     if floor is None:
         return []
     scale = (
-        _course.Levels(found.gain.first, 0.0).first
-        if found.gain is not None
-        else float(np.mean(found.dataset.targets**2))
+        _course.Levels(diagnosis.gain.first, 0.0).first
+        if diagnosis.gain is not None
+        else float(np.mean(diagnosis.dataset.targets**2))
     )
-    least = floor.two_layer if found.settings["depth"] == 2 else floor.deep
+    least = floor.two_layer if diagnosis.settings["depth"] == 2 else floor.deep
     where, error = "", ""
-    if found.dataset.samples > MOST_ON_LINES and found.sampling is not None:
-        where = f" (on the {found.sampling.rows:,} rows of a draw: on average no more than on all rows)"
-        error = found.sampling.after("least_loss")
+    if diagnosis.dataset.samples > MOST_ON_LINES and diagnosis.sampling is not None:
+        where = f" (on the {diagnosis.sampling.rows:,} rows of a draw: on average no more than on all rows)"
+        error = diagnosis.sampling.after("least_loss")
     if least <= _NOTHING * scale:
         drawn = " (each sample of a draw; all rows may leave more)" if where else ""
         return [f"nothing is out of reach: wide enough, some bias-free network fits every sample exactly{drawn}"]
-    told = [
+    sentences = [
         f"no two-layer bias-free network goes below loss {floor.two_layer:.4g}{error}, however wide"
         + (
             f", and no deep one below {floor.deep:.4g}"
@@ -264,35 +266,36 @@ def _floor(found: "Diagnosis") -> list[str]:
     ]
     if least - floor.with_bias > 0.01 * scale:
         samples = ", ".join(map(str, floor.payers[:5])) + (", …" if len(floor.payers) > 5 else "")
-        told.append(
+        sentences.append(
             f"removing the biases costs {least - floor.with_bias:.4g} at least; samples that pay most of two layers' "
             f"loss: {samples}"
         )
-    return told
+    return sentences
 
 
-def _check(found: "Diagnosis") -> list[str]:
-    asked, told = found.settings["seeds"], []
-    if found.stopped is not None:
-        why = "interrupted" if found.stopped == "interrupted" else "the budget is spent"
-        predicted = min(len(found.forecasts), asked)
-        told.append(
-            f"{why}: {predicted} of {asked} starts were predicted and {len(found.checks)} of {asked} starts checked"
+def _check(diagnosis: "Diagnosis") -> list[str]:
+    starts, sentences = diagnosis.settings["seeds"], []
+    if diagnosis.stopped is not None:
+        why = "interrupted" if diagnosis.stopped == "interrupted" else "the budget is spent"
+        predicted = min(len(diagnosis.forecasts), starts)
+        sentences.append(
+            f"{why}: {predicted} of {starts} starts were predicted and {len(diagnosis.checks)} of {starts} starts "
+            "checked"
         )
-    cut = [c for c in found.checks if not c.run.status.complete]
-    told += [
+    cut = [c for c in diagnosis.checks if not c.run.status.complete]
+    sentences += [
         f"seed {c.seed} was followed to t = {c.until:.3g} only, by {c.run.counts.accepted:,} steps: {c.run.status.name}"
         for c in cut
     ]
-    return told
+    return sentences
 
 
-def _check_table(found: "Diagnosis") -> Table | None:
+def _check_table(diagnosis: "Diagnosis") -> Table | None:
     """Predicted and measured beside each other, a row for each start."""
-    if not found.checks:
+    if not diagnosis.checks:
         return None
     shown = {"verdict": "verdict", "escape": "escape_time", "departure": "departure_time", "bend": "nonlinearity"}
-    if found.dataset.classes:
+    if diagnosis.dataset.classes:
         shown["labels right"] = "accuracy"
     heads = ["seed", *(head for name in shown for head in (f"{name}, predicted", "measured")), "loss", "linear twin"]
     names = tuple(shown.values())
@@ -303,32 +306,32 @@ def _check_table(found: "Diagnosis") -> Table | None:
             f"{c.measured['final_loss']:.4g} at t = {c.until:.3g}",
             f"{c.measured['linear_loss']:.4g}",
         ]
-        for c in found.checks
+        for c in diagnosis.checks
     ]
     return Table(heads, rows)
 
 
-def _pictures(found: "Diagnosis") -> list[Picture]:
+def _pictures(diagnosis: "Diagnosis") -> list[Picture]:
     """The learning curves with the levels that matter, and how the outputs bend over time."""
     levels = {
-        "linear, no intercept": found.baselines.plain.loss,
-        "linear, with intercept": found.baselines.intercept.loss,
+        "linear, no intercept": diagnosis.baselines.plain.loss,
+        "linear, with intercept": diagnosis.baselines.intercept.loss,
     }
-    if found.floor is not None:
-        levels["least of two layers"] = found.floor.two_layer
-    predicted = [f for f in found.forecasts if f.how != "simulation" and len(f.times)]
-    if not (predicted or found.checks):
+    if diagnosis.floor is not None:
+        levels["least of two layers"] = diagnosis.floor.two_layer
+    predicted = [f for f in diagnosis.forecasts if f.how != "simulation" and len(f.times)]
+    if not (predicted or diagnosis.checks):
         return []
-    departure = found.departure_time if found.verdict == "linear until" else None
+    departure = diagnosis.departure_time if diagnosis.verdict == "linear until" else None
     courses = {
-        "simulated": [(c.times, c.losses, c.linear.times, c.linear.losses) for c in found.checks],
+        "simulated": [(c.times, c.losses, c.linear.times, c.linear.losses) for c in diagnosis.checks],
         "predicted": [(f.times, f.losses) for f in predicted],
         "levels": levels,
         "departure": departure,
-        "loss": found.settings["loss"],
+        "loss": diagnosis.settings["loss"],
     }
     bends = {
-        "simulated": [(c.times, *c.reading.bends) for c in found.checks],
+        "simulated": [(c.times, *c.reading.bends) for c in diagnosis.checks],
         "predicted": [(f.times, *f.reading.bends) for f in predicted if f.reading.bends.shape[1] == len(f.times)],
         "threshold": _course.LINEAR,
         "departure": departure,
@@ -344,28 +347,28 @@ def _pictures(found: "Diagnosis") -> list[Picture]:
     return pictures
 
 
-def appendix(found: "Diagnosis") -> tuple[Section, ...]:
+def appendix(diagnosis: "Diagnosis") -> tuple[Section, ...]:
     """The plateaus of the first simulation, explained, where that is a matter of seconds."""
     from biasfree.measure import plateaus
 
-    run = found.trajectory
-    if run is None or found.settings["depth"] != 2 or found.dataset.outputs > 1:
+    run = diagnosis.trajectory
+    if run is None or diagnosis.settings["depth"] != 2 or diagnosis.dataset.outputs > 1:
         return ()
     pictures = []
     if run.dataset.samples * run.final.widths[1] > _MOST_EXPLAINED:
-        told = [
+        sentences = [
             f"Not explained one by one on {run.dataset.samples:,} samples and {run.final.widths[1]} neurons, which "
             "would take long: `biasfree.plateaus(answer.trajectory)` does it."
         ]
     else:
         explained = plateaus(run)
-        told = [line.strip() for line in str(explained).splitlines() if line.strip()]
+        sentences = [line.strip() for line in str(explained).splitlines() if line.strip()]
         if len(explained):
             caption = (
                 "Where the loss waits, measured and predicted ends, and what the network computes on each plateau."
             )
             pictures.append(Picture("plateaus", caption, {"run": explained}))
-    return (Section("The plateaus of the first simulation", told, pictures=pictures),)
+    return (Section("The plateaus of the first simulation", sentences, pictures=pictures),)
 
 
 def _cell(value: float | str | None) -> str:

@@ -31,10 +31,10 @@ def reduced_several(
     """
     size = float(np.sqrt(np.mean(np.sum(dataset.targets**2, axis=1))))
     target = EARLY * size
-    found = None
+    switched = None
     if len(lines(dataset.inputs)) <= FEW_LINES:
-        found = _switched(start, dataset, loss, target)
-    grown, time, rate = found or _stepped(start, dataset, loss, target, watch)
+        switched = _switched(start, dataset, loss, target)
+    grown, time, rate = switched or _stepped(start, dataset, loss, target, watch)
     if rate == 0:
         return None
     few = few_enough(grown, dataset.inputs)

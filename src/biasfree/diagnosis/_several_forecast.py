@@ -2,7 +2,7 @@
 
 - **Linear networks**: their own flow.
 - **Elsewhere** the early phase is followed neuron by neuron (``_several_early``), and the flow of what it leaves, of
-  few neurons where they have gathered, is the course. Under Condition 3 and square loss the modes of β are told too.
+  few neurons where they have gathered, is the course. Under Condition 3 and square loss the modes of β are given too.
 """
 
 from collections.abc import Callable
@@ -32,11 +32,11 @@ def several_forecast(
     watch: Callable[[], None] | None = None,
 ) -> Forecast:
     """Predict the course of a start with several outputs; arguments as of ``_forecast.forecast``."""
-    told = None if watch is None else lambda progress: watch()
+    callback = None if watch is None else lambda progress: watch()
     rate = float(np.linalg.norm(pulled(dataset, loss).correlation, 2))
     if start.is_linear and rate > 0:
         until = 4 * theory.escape_time(min(start_norm(start), 0.5), rate)
-        run = simulated(start, dataset, loss, told, until=until, save=300)
+        run = simulated(start, dataset, loss, callback, until=until, save=300)
         escaped = passing(run.times, -run.losses, -levels.gained)
         reading = straight(until / 4 if escaped is None else escaped)
         course = Course(run.times, run.losses, run.networks)
@@ -47,5 +47,5 @@ def several_forecast(
     weights = few.network.widths[1] * (dataset.dim + dataset.outputs)
     horizon = SHORT if dataset.samples * weights > _LARGE else HORIZON
     how = "reduced network" if few.network.widths[1] < start.widths[1] else "early phase and flow"
-    found = followed(how, few, start, dataset, loss, levels, fresh, watch, horizon)
-    return replace(found, stairs=theory.mode_staircase(start, dataset) if even and loss == "square" else None)
+    predicted = followed(how, few, start, dataset, loss, levels, fresh, watch, horizon)
+    return replace(predicted, stairs=theory.mode_staircase(start, dataset) if even and loss == "square" else None)

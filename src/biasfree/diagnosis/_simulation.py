@@ -51,7 +51,7 @@ def part(progress: Callable[[float], None] | None, begin: float, end: float) -> 
     """Progress of a run as part of a larger piece of work."""
     if progress is None:
         return None
-    return lambda told: progress(begin + (end - begin) * told.fraction)
+    return lambda done: progress(begin + (end - begin) * done.fraction)
 
 
 def _whole(run: Trajectory) -> Trajectory:

@@ -54,22 +54,22 @@ def stages(course: Course, data: Dataset, held_out: Dataset | None = None) -> tu
         held_out: samples that nothing was fitted to.
     """
     waits = cut(course.times, course.losses, 1e-12 * float(course.losses[0]))[0] if len(course.losses) > 2 else []
-    # The start, where nothing is learned yet, tells nothing.
+    # The start, where nothing is learned yet, says nothing.
     spans = [(each.begin, each.end, each.slowest) for each in waits if each.begin > course.times[0]]
     if not spans or np.isfinite(spans[-1][1]):
         last = float(course.times[-1])
         spans.append((last, last, last))
-    found = []
+    judged = []
     for begin, end, time in spans:
         place = int(np.argmin(np.abs(course.times - time)))
         network = course.networks[place]
         outputs = outputs_at(network, data.inputs)
         unseen = None if held_out is None else accuracy(outputs_at(network, held_out.inputs), held_out.targets)
         right = accuracy(outputs, data.targets)
-        found.append(
+        judged.append(
             Stage(begin, end, time, float(course.losses[place]), right, confusions(outputs, data.targets), unseen)
         )
-    return tuple(found)
+    return tuple(judged)
 
 
 def accuracy_at(course: Course, time: float, data: Dataset) -> float:
@@ -78,10 +78,10 @@ def accuracy_at(course: Course, time: float, data: Dataset) -> float:
     return accuracy(outputs_at(network, data.inputs), data.targets)
 
 
-def told(found: Sequence[Stage], names: Sequence[str]) -> list[str]:
+def descriptions(stages: Sequence[Stage], names: Sequence[str]) -> list[str]:
     """One sentence for each stage, with the pairs of classes that are confused most."""
     sentences = []
-    for stage in found:
+    for stage in stages:
         span = f"on the plateau from t ≈ {stage.begin:.3g}" + ("" if np.isinf(stage.end) else f" to {stage.end:.3g}")
         where = span if stage.waits else f"at t = {stage.time:.3g}, where the course ends, still falling"
         unseen = "" if stage.held_out_accuracy is None else f" ({stage.held_out_accuracy:.1%} of those held out)"

@@ -39,8 +39,8 @@ def decided(dataset: Dataset, loss: str | None, table: bool) -> tuple[Dataset, s
         whole = bool((values == np.round(values)).all())
         few = table and whole and 2 < values.size <= FEW and counts.min() >= _TIMES
         if loss == "cross-entropy" or (few and loss is None):
-            dataset, told = _classes(dataset, values, whole)
-            notes.append(told)
+            dataset, note = _classes(dataset, values, whole)
+            notes.append(note)
     if len(dataset.classes) == 2 and loss != "cross-entropy":
         return dataset, loss or "square", notes
     if loss is None:
@@ -64,9 +64,9 @@ def decided(dataset: Dataset, loss: str | None, table: bool) -> tuple[Dataset, s
 def _classes(dataset: Dataset, values: np.ndarray, whole: bool) -> tuple[Dataset, str]:
     """Numbers as classes, and what was done."""
     if values.size < 2 or values.size > 100 or not whole:
-        found = f"{values.size} different {'whole numbers' if whole else 'numbers'}"
+        given = f"{values.size} different {'whole numbers' if whole else 'numbers'}"
         raise ValueError(
-            f"cross-entropy needs between two and 100 classes, words or whole numbers; the target has {found}. Use "
+            f"cross-entropy needs between two and 100 classes, words or whole numbers; the target has {given}. Use "
             "--loss square to predict a number."
         )
     name = dataset.origin.get("target")

@@ -10,7 +10,7 @@ from biasfree.diagnosis._sampling import part, shuffled
 from biasfree.networks import Network
 
 # Columns whose sizes differ by more than this are learned one long after the other.
-_WILD = 100.0
+_UNEQUAL_SIZES = 100.0
 # Fourth powers of the data are formed.
 _LARGEST, _SMALLEST = 1e50, 1e-50
 # Outputs of a start beyond this share of the targets are not small.
@@ -158,7 +158,7 @@ def _on_targets(targets: np.ndarray) -> list[str]:
 
 def _remarks(dataset: Dataset, standardised: bool) -> list[str]:
     """Sentences on what stands out; none for a plain table."""
-    inputs, found = dataset.inputs, []
+    inputs, remarks = dataset.inputs, []
     names = dataset.origin.get("columns", ())
     names = names if len(names) == dataset.dim else tuple(map(str, range(dataset.dim)))
     sizes = np.sqrt(np.mean(inputs**2, axis=0))
@@ -166,35 +166,35 @@ def _remarks(dataset: Dataset, standardised: bool) -> list[str]:
     empty = constant[sizes[constant] == 0]
     offset = np.setdiff1d(constant, empty)
     if empty.size:
-        found.append(f"Zero throughout and without effect: input column {_listed(empty, names)}.")
+        remarks.append(f"Zero throughout and without effect: input column {_listed(empty, names)}.")
     if offset.size:
-        found.append(
+        remarks.append(
             f"Constant: input column {_listed(offset, names)}. Stacked ones act as a bias of the first layer that is "
             "regularised and trained as a weight, and are not the same as a bias."
         )
     live = sizes[sizes > 0]
-    if live.size and live.max() > _WILD * live.min() and not standardised:
-        found.append(
+    if live.size and live.max() > _UNEQUAL_SIZES * live.min() and not standardised:
+        remarks.append(
             f"Columns differ in size by a factor of {live.max() / live.min():.2g}: the largest decide what is learned "
             "first, and the others follow long after. Standardising (--standardise) would change this, and the answer."
         )
     mean = np.linalg.norm(inputs.mean(axis=0)) / np.sqrt(np.mean(np.sum(inputs**2, axis=1)))
     if mean > 0.1 and not standardised:
-        found.append(
+        remarks.append(
             f"The inputs lie off the origin (their mean is {mean:.0%} of their size), so that they cannot be even. "
             "Centring (--standardise) would change this, and the answer."
         )
     if dataset.samples < dataset.dim:
-        found.append(
+        remarks.append(
             f"There are fewer samples ({dataset.samples}) than dimensions ({dataset.dim}): a linear map fits generic "
             "targets exactly, and on these samples every network looks linear."
         )
     if dataset.dim == 1:
-        found.append("The inputs are one-dimensional: a bias-free network is two straight lines that meet at 0.")
+        remarks.append("The inputs are one-dimensional: a bias-free network is two straight lines that meet at 0.")
     repeated = _repeated(inputs)
     if repeated:
-        found.append(f"{repeated} of {dataset.samples} samples repeat the inputs of another.")
-    return found
+        remarks.append(f"{repeated} of {dataset.samples} samples repeat the inputs of another.")
+    return remarks
 
 
 def _listed(columns: np.ndarray, names: tuple[str, ...]) -> str:

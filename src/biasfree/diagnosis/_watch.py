@@ -11,7 +11,7 @@ class OutOfTime(KeyboardInterrupt):
 
 
 class Watch:
-    """Tells where the work stands, and ends it when the budget is spent.
+    """Reports where the work stands, and ends it when the budget is spent.
 
     Attributes:
         expired: whether the budget has ended anything.
@@ -35,8 +35,8 @@ class Watch:
         if self._progress is not None:
             self._progress(what, share)
 
-    def tell(self, what: str, share: float) -> None:
-        """Say what is being done, and look at the clock."""
+    def advance(self, what: str, share: float) -> None:
+        """Say what is done next, and look at the clock."""
         self._doing, self._share = what, share
         self.look()
 

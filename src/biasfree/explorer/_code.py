@@ -37,10 +37,12 @@ def plateaus_code() -> str:
 
 def diagnose_code(view: View) -> str:
     """The sentence on this data and network."""
-    asked = diagnose_arguments(view)
+    arguments = diagnose_arguments(view)
     usual = diagnose_arguments(View())
     kept = {
-        name: value for name, value in asked.items() if name in ("loss", "seeds", "simulate") or value != usual[name]
+        name: value
+        for name, value in arguments.items()
+        if name in ("loss", "seeds", "simulate") or value != usual[name]
     }
     given = ", ".join(f"{name}={value!r}" for name, value in kept.items())
     return f"print(bf.diagnose(data, {given}).headline)"

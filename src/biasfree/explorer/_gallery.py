@@ -10,7 +10,7 @@ class Prepared(NamedTuple):
 
     Attributes:
         id: its name in an address.
-        title, told: what the strip and the page say of it.
+        title, description: what the strip and the page say of it.
         view: fields of a ``View`` that differ from the defaults.
         shown: of the page: ``axis`` ("linear", "log", "ratio" or "rescaled"), ``share`` of the way where the time
             cursor stands, and ``focus``, a control to point at.
@@ -18,7 +18,7 @@ class Prepared(NamedTuple):
 
     id: str
     title: str
-    told: str
+    description: str
     view: dict[str, Any]
     shown: dict[str, Any]
 

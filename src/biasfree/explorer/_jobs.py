@@ -40,12 +40,12 @@ class Bench:
         self._file, self._file_name, self._target = file, file_name, target
         self._runs: OrderedDict[View, Trajectory] = OrderedDict()
 
-    def do(self, kind: str, asked: Any, report: Report, content: bytes = b"") -> bytes:
+    def do(self, kind: str, request: Any, report: Report, content: bytes = b"") -> bytes:
         """Do a job.
 
         Args:
             kind: a name of ``KINDS``, or "read" for a file that was dropped on the page.
-            asked: a view as JSON; of a file its name and target.
+            request: a view as JSON; of a file its name and target.
             report: called with the share of the way that is done; may raise to end the job.
             content: of the file.
 
@@ -53,8 +53,8 @@ class Bench:
             ValueError: one sentence on what is wrong with the view, or with the file.
         """
         if kind == "read":
-            return _read(content, asked["name"], asked["target"])
-        return KINDS[kind](self, View.of(asked), report)
+            return _read(content, request["name"], request["target"])
+        return KINDS[kind](self, View.of(request), report)
 
     def _trained(self, view: View, report: Report) -> "Trajectory":
         run = self._runs.pop(view, None)
@@ -84,7 +84,7 @@ class Bench:
                 "view": view.to_dict(),
                 "summary": summary,
                 "loss": view.loss,
-                "data": {"name": run.dataset.name, "told": str(run.dataset), "editable": _editable(view, plain)},
+                "data": {"name": run.dataset.name, "description": str(run.dataset), "editable": _editable(view, plain)},
                 "scales": _scales(view, view.slope) | {"name": _name(view)},
                 "events": events,
                 "event_kinds": _KINDS,
@@ -130,7 +130,7 @@ class Bench:
         lines = [plateaus_code(), *([] if law is None else [law.code]), ""]
         answer = {
             "plateaus": intervals,
-            "departure": None if law is None else {"time": law.time, "told": law.told},
+            "departure": None if law is None else {"time": law.time, "description": law.description},
             "code": "\n".join(lines),
         }
         return json.dumps(files.plain(answer), allow_nan=False).encode()

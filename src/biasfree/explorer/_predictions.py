@@ -63,7 +63,7 @@ class Leaving(NamedTuple):
     """When the linear solution is left by the law of departure, the sentence on it, and its Python."""
 
     time: float
-    told: str
+    description: str
     code: str
 
 

@@ -154,7 +154,7 @@ class _Server:
         kind = request.path_params["kind"]
         if kind not in self._pools:
             raise Refused(404, "there is no such address.")
-        answer = await self._answer(request, kind, *_asked(await request.body()))
+        answer = await self._answer(request, kind, *_page_and_view(await request.body()))
         if kind in _DOWNLOADS:
             media, name = _DOWNLOADS[kind]
             return Response(answer, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
@@ -162,7 +162,7 @@ class _Server:
 
     async def html(self, request: Request) -> Response:
         """The view as one file that works from disk."""
-        page, view, shown = _asked_with_shown(await request.body())
+        page, view, shown = _page_view_and_shown(await request.body())
         answers = {}
         for kind in ("run", "beside", "plateaus", "diagnose"):
             try:
@@ -190,23 +190,23 @@ class _Server:
         return job.answer.result()
 
 
-def _asked(body: bytes) -> tuple[str, Any]:
-    page, view, _ = _asked_with_shown(body)
+def _page_and_view(body: bytes) -> tuple[str, Any]:
+    page, view, _ = _page_view_and_shown(body)
     return page, view
 
 
-def _asked_with_shown(body: bytes) -> tuple[str, Any, dict[str, Any]]:
+def _page_view_and_shown(body: bytes) -> tuple[str, Any, dict[str, Any]]:
     """Page, view and what else the page shows, of a request's body."""
     try:
-        asked = json.loads(body, parse_constant=_no_constant)
+        content = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise ValueError("the body must be JSON: an object with `page` and `view`.") from error
-    if not isinstance(asked, dict) or not {"page", "view"} <= asked.keys() <= {"page", "view", "shown"}:
+    if not isinstance(content, dict) or not {"page", "view"} <= content.keys() <= {"page", "view", "shown"}:
         raise ValueError("the body must be a JSON object with `page` and `view`.")
-    shown = asked.get("shown", {})
+    shown = content.get("shown", {})
     if not isinstance(shown, dict) or len(json.dumps(shown)) > 2000:
         raise ValueError("`shown` must be a small JSON object.")
-    return _page(asked["page"]), asked["view"], shown
+    return _page(content["page"]), content["view"], shown
 
 
 def _no_constant(name: str) -> float:

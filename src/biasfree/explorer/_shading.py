@@ -16,7 +16,7 @@ class Shaded(NamedTuple):
         begin, end: flow times; ``end`` is that of the run where the run does not leave it.
         level: the loss there.
         name: what the network is there, in two or three words.
-        told: its whole description.
+        description: all that is known of it, in sentences.
         predicted_end: None where it is predicted to last, or where nothing is predicted.
     """
 
@@ -24,7 +24,7 @@ class Shaded(NamedTuple):
     end: float
     level: float
     name: str
-    told: str
+    description: str
     predicted_end: float | None
 
 

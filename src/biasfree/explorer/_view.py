@@ -41,7 +41,7 @@ RTOLS = (1e-3, 1e-4, 1e-6, 1e-8)
 
 @dataclass(frozen=True)
 class View:
-    """What is asked; see ``docs/explorer.md`` for the words that the page uses.
+    """What a page requests; see ``docs/explorer.md`` for the words that the page uses.
 
     Attributes:
         data: a name of ``GENERATORS``, "points" or "file".
@@ -80,17 +80,17 @@ class View:
     slopes: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, asked: Any) -> "View":
+    def of(cls, fields: Any) -> "View":
         """From JSON.
 
         Raises:
             ValueError: one sentence on the first thing that is wrong.
         """
-        if not isinstance(asked, Mapping):
-            raise ValueError(f"a view must be a JSON object, got {_kind(asked)}.")
-        for name in asked:
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"a view must be a JSON object, got {_kind(fields)}.")
+        for name in fields:
             checks.one_of(name, _CHECKS, "field of a view")
-        return cls(**{name: _CHECKS[name](value) for name, value in asked.items()})
+        return cls(**{name: _CHECKS[name](value) for name, value in fields.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """What differs from the defaults, as JSON can hold it; two views that are equal have equal dictionaries."""
@@ -217,7 +217,7 @@ def _listed(value: Any) -> Any:
 # One check per field. Whole numbers may be written 100 or 100.0, as JSON does not distinguish them.
 
 
-def _truth(what: str) -> Callable[[Any], bool]:
+def _boolean(what: str) -> Callable[[Any], bool]:
     def check(value: Any) -> bool:
         if not isinstance(value, bool):
             raise ValueError(f"{what} must be true or false, got {_shown(value)}.")
@@ -299,7 +299,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "offset": _or_default(lambda value: _finite(value, "offset")),
     "dim": _or_default(_whole("dim", 1, LARGEST["dim"])),
     "pairs": _or_default(_whole("pairs", 1, LARGEST["samples"] // 2)),
-    "whiten": _truth("whiten"),
+    "whiten": _boolean("whiten"),
     "data_seed": _whole("data_seed", 0, LARGEST["seed"]),
     "inputs": _listing(
         "inputs",
@@ -308,8 +308,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     ),
     "targets": _listing("targets", lambda value: _finite(value, "a target"), LARGEST["samples"]),
     "name": _label,
-    "mirrored": _truth("mirrored"),
-    "ones": _truth("ones"),
+    "mirrored": _boolean("mirrored"),
+    "ones": _boolean("ones"),
     "width": _whole("width", 1, LARGEST["width"]),
     "slope": checks.slope,
     "depth": _choice("depth", DEPTHS),

@@ -51,11 +51,11 @@ def certificate(model: Layers, linear_map: Float[np.ndarray, "out dim"]) -> Cert
     """
     best = Certificate(np.inf, "")
     for small in _smaller(model):
-        for found in _bounds(small.layers, linear_map):
-            total = found.bound + small.error + _ROUNDING * model.scale
+        for candidate in _bounds(small.layers, linear_map):
+            total = candidate.bound + small.error + _ROUNDING * model.scale
             if total < best.bound:
                 merging = f", after merging to {'-'.join(map(str, small.layers.widths))}"
-                best = Certificate(float(total), found.method + merging * (small.layers.widths != model.widths))
+                best = Certificate(float(total), candidate.method + merging * (small.layers.widths != model.widths))
     return best
 
 
@@ -75,18 +75,18 @@ def _smaller(model: Layers) -> list[_merging.Merged]:
 def _bounds(model: Layers, linear_map: np.ndarray) -> list[Certificate]:
     if model.depth == 1:
         return [Certificate(_norm(model.weights[0] - linear_map), "no activation is left")]
-    found = [Certificate(_product(model) + _norm(linear_map), "norms of the layers")]
+    bounds = [Certificate(_product(model) + _norm(linear_map), "norms of the layers")]
     if model.depth == 2:
         form = parity_form(model.as_network())
         gap = _norm(form.linear_map - linear_map)
-        found.append(Certificate(gap + even_bound(form), "the even part of Theorem 1, by optimal transport"))
+        bounds.append(Certificate(gap + even_bound(form), "the even part of Theorem 1, by optimal transport"))
     narrow = _in_few_directions(model, linear_map)
     if narrow is not None:
-        found.append(narrow)
+        bounds.append(narrow)
     elif model.depth > 2 and max(model.widths) <= _MOST_RELAXED:
         bound = float(np.linalg.norm(_relaxation.deviation_bound(model, linear_map)))
-        found.append(Certificate(bound, "linear relaxation on the unit ball"))
-    return found
+        bounds.append(Certificate(bound, "linear relaxation on the unit ball"))
+    return bounds
 
 
 def even_bound(form: ParityForm) -> float:
@@ -117,11 +117,11 @@ def _in_few_directions(model: Layers, linear_map: np.ndarray) -> Certificate | N
     kept = directions[:count].T
     tail = np.prod([_norm(w) for w in model.weights[1:]]) * rest[count] + _norm(linear_map - linear_map @ kept @ kept.T)
     narrow = model.replaced([model.weights[0] @ kept, *model.weights[1:]], model.biases, model.slopes)
-    found = supremum(narrow, linear_map @ kept)
-    if found is None:
+    largest = supremum(narrow, linear_map @ kept)
+    if largest is None:
         return None
     name = "exact, on the one direction it sees" if count == 1 else "exact, kink by kink, in the plane it sees"
-    return Certificate(found[0] + float(tail), name)
+    return Certificate(largest[0] + float(tail), name)
 
 
 def supremum(model: Layers, linear_map: Float[np.ndarray, "out dim"]) -> tuple[float, Float[np.ndarray, "dim"]] | None:

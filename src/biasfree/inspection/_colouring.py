@@ -79,12 +79,12 @@ class Plan:
                 pieces[axis][pixel % periods[axis]].append((pixel % before[axis], seen))
 
         def product(colour: Shape) -> np.ndarray:
-            found = np.zeros(shape)
+            tangent = np.zeros(shape)
             for piece in itertools.product(*(pieces[axis][k] for axis, k in enumerate(colour[1:]))):
                 where: Any = (slice(None), *(seen for _, seen in piece))
                 old: Any = (colour[0], *(k for k, _ in piece))
-                found[where] = given[old][where]
-            return found
+                tangent[where] = given[old][where]
+            return tangent
 
         return product
 

@@ -30,12 +30,12 @@ def convolution(operation: ops.Conv, shape: tuple[int, ...]) -> Callable[[np.nda
 
     def convolved(image: np.ndarray) -> np.ndarray:
         pixels[...] = image
-        found = np.empty((groups, weight.shape[1], first, math.prod(rest)))
+        outputs = np.empty((groups, weight.shape[1], first, math.prod(rest)))
         for start in range(0, first, rows):
             block: Any = (*(slice(None),) * (1 + len(taps)), slice(start, start + rows))
             product = weight @ seen[block].reshape(groups, weight.shape[2], -1)
-            found[:, :, start : start + rows] = product.reshape(*product.shape[:2], -1, found.shape[-1])
-        return found.reshape(len(kernel), first, *rest)
+            outputs[:, :, start : start + rows] = product.reshape(*product.shape[:2], -1, outputs.shape[-1])
+        return outputs.reshape(len(kernel), first, *rest)
 
     return convolved
 

@@ -236,8 +236,8 @@ def _sampled(model: Layers, seed: int) -> Nearness:
     order = np.argsort(-values)
     witness, largest = tried[order[0]], float(values[order[0]])
     if model.bias_free:
-        improved, found = _search.of_layers(model, linear_map, tried[order[:_WITNESSES]], seed)
-        witness, largest = (improved, found) if found > largest else (witness, largest)
+        improved, deviation = _search.of_layers(model, linear_map, tried[order[:_WITNESSES]], seed)
+        witness, largest = (improved, deviation) if deviation > largest else (witness, largest)
     return Nearness(
         linear_map, float(distance), float(error), float(np.sqrt(odd_part.mean() / mean)),
         float(np.sqrt(even_part.mean() / mean)), pairs, witness, largest,

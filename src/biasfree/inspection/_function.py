@@ -40,8 +40,8 @@ class Function(ABC):
 
     def __call__(self, points: Points) -> Rows:
         """F, shape (samples, outputs)."""
-        found = self.shaped(points)
-        return found.reshape(len(found), -1)
+        outputs = self.shaped(points)
+        return outputs.reshape(len(outputs), -1)
 
     @abstractmethod
     def along(self, points: Points, tangents: tuple[np.ndarray, ...]) -> Rows:
@@ -81,20 +81,20 @@ class ChainFunction(Function):
 
     def jacobian(self, point: Points) -> Float[np.ndarray, "out dim"]:
         """The product of the layers, rows switched."""
-        found, factors = self.layers.weights[0], self._factors(point.x)
+        product, factors = self.layers.weights[0], self._factors(point.x)
         for weight, factor in zip(self.layers.weights[1:], factors, strict=True):
-            found = weight @ (factor[0][:, None] * found)
-        return found
+            product = weight @ (factor[0][:, None] * product)
+        return product
 
     def _factors(self, x: np.ndarray) -> list[np.ndarray]:
         signals = self.layers.preactivations(x)[:-1]
         return [np.where(h > 0, 1.0, slope) for h, slope in zip(signals, self.layers.slopes, strict=True)]
 
     def _pushed(self, factors: list[np.ndarray], tangents: Rows) -> Rows:
-        found = tangents @ self.layers.weights[0].T
+        products = tangents @ self.layers.weights[0].T
         for weight, factor in zip(self.layers.weights[1:], factors, strict=True):
-            found = (factor * found) @ weight.T
-        return found
+            products = (factor * products) @ weight.T
+        return products
 
 
 class GraphFunction(Function):
@@ -112,10 +112,10 @@ class GraphFunction(Function):
         """Forward differentiation, in batches."""
         from biasfree.models import _evaluate
 
-        count, found = len(points.values), []
+        count, products = len(points.values), []
         for part in self.graph.batches((*points.values, *tangents), 2):
-            found.append(np.asarray(_evaluate.along(self.graph.nodes, part[:count], part[count:])))
-        return _rows(np.concatenate(found))
+            products.append(np.asarray(_evaluate.along(self.graph.nodes, part[:count], part[count:])))
+        return _rows(np.concatenate(products))
 
     def shape(self, points: Points) -> tuple[int, ...]:
         """The shape of one output, without computing it."""
@@ -155,13 +155,13 @@ class GraphFunction(Function):
         most = 40_000_000 // max(1, self.graph.entries(point.values))
         step = next((size for size in _GROUPS if size >= min(len(rows), most)), _GROUPS[-1])
         step = max(1, min(step, most))
-        found = []
+        products = []
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             filled = np.zeros((step, *part.shape[1:]))
             filled[: len(part)] = part
-            found.append(_rows(np.asarray(product(self.graph.nodes, point.values, filled)))[: len(part)])
-        return np.concatenate(found)
+            products.append(_rows(np.asarray(product(self.graph.nodes, point.values, filled)))[: len(part)])
+        return np.concatenate(products)
 
 
 class BlackBox(Function):
@@ -181,15 +181,15 @@ class BlackBox(Function):
     def shaped(self, points: Points) -> np.ndarray:
         """Its values, checked."""
         try:
-            found = self.function(*points.values)
+            outputs = self.function(*points.values)
         except Exception as error:
-            # Whatever the user's function raises is told with the shape it was given.
+            # Whatever the user's function raises is reported with the shape it was given.
             shapes = ", ".join(str(v.shape) for v in points.values)
             first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
             raise ValueError(f"{self.name} does not take inputs of shape {shapes}: {first}.") from error
-        if hasattr(found, "detach"):
-            found = found.detach().cpu().numpy()
-        raw = np.asarray(found)
+        if hasattr(outputs, "detach"):
+            outputs = outputs.detach().cpu().numpy()
+        raw = np.asarray(outputs)
         if raw.dtype in (np.float32, np.float16):
             self.step = 1e-2
         values = checks.numeric(raw, f"what {self.name} gives")
@@ -219,13 +219,13 @@ class BlackBox(Function):
 
     def from_one(self, point: Points, tangents: Rows) -> Rows:
         """As ``along``, with the sample repeated."""
-        found = []
+        products = []
         for start in range(0, len(tangents), _PRODUCTS):
             part = tangents[start : start + _PRODUCTS]
             many = point[np.zeros(len(part), dtype=int)]
             still = tuple(np.zeros_like(v) for v in many.values[1:])
-            found.append(self.along(many, (part.reshape(many.values[0].shape), *still)))
-        return np.concatenate(found)
+            products.append(self.along(many, (part.reshape(many.values[0].shape), *still)))
+        return np.concatenate(products)
 
 
 def _rows(values: np.ndarray) -> Rows:

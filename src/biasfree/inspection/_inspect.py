@@ -47,8 +47,8 @@ def inspect(
         ValueError: what cannot be read, or does not fit the data.
 
     >>> from biasfree import Network
-    >>> found = inspect(Network([[[1.0, 0.0], [-2.0, 0.0]], [[2.0, -1.0]]], slope=0.0))
-    >>> found.linear, found.linear_map, found.neurons_after_merging
+    >>> inspection = inspect(Network([[[1.0, 0.0], [-2.0, 0.0]], [[2.0, -1.0]]], slope=0.0))
+    >>> inspection.linear, inspection.linear_map, inspection.neurons_after_merging
     (True, array([2., 0.]), 2)
     >>> inspect(lambda x: x @ np.ones(3), np.random.default_rng(0).normal(size=(50, 3))).headline
     'On the data it is linear up to ...'

@@ -99,8 +99,8 @@ class Inspection(answers.Answer):
     @property
     def linear_map(self) -> Float[np.ndarray, "... dim"] | None:
         """The nearest linear map: over the sphere where that is exact, else by least squares on the points."""
-        found = self.share.linear_map if self.decision is None else self.decision.nearness.linear_map
-        return found[0] if found is not None and len(found) == 1 else found
+        linear_map = self.share.linear_map if self.decision is None else self.decision.nearness.linear_map
+        return linear_map[0] if linear_map is not None and len(linear_map) == 1 else linear_map
 
     @property
     def on_data(self) -> bool:
@@ -121,15 +121,15 @@ class Inspection(answers.Answer):
 
     @property
     def linear_plus_constant(self) -> bool:
-        """Whether the best linear map misses what a constant mends, on the points."""
+        """Whether, on the points, a constant makes up for what the best linear map misses."""
         affine = self.share.affine
         return affine is not None and 1 - affine <= IN_EFFECT**2 < 1 - self.share.share
 
     @property
     def certified_bound(self) -> float | None:
         """‖f(x) − Mx‖ ≤ bound·‖x‖ for every x; None with biases, where no such bound exists at 0, or for no chain."""
-        found = None if self.decision is None else self.decision.certificate
-        return None if found is None else found.bound
+        certificate = None if self.decision is None else self.decision.certificate
+        return None if certificate is None else certificate.bound
 
     @property
     def certificate_gap(self) -> float | None:

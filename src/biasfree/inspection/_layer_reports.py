@@ -58,7 +58,7 @@ class LayerReport:
 
 def layer_reports(model: Layers, inputs: Float[np.ndarray, "samples dim"] | None) -> tuple[LayerReport, ...]:
     """A report for each layer, with its neurons' activity where there are data."""
-    # The measures ask about weights alone; slope and biases are told apart above.
+    # The measures ask about weights alone; slope and biases are reported separately.
     bare = Network(model.weights, 0.0)
     structure = measure.structure(bare)
     equation, residuals = _low_rank(model)

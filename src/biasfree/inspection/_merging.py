@@ -157,11 +157,11 @@ def _merged_layer(model: Layers, layer: int, tolerance: float) -> tuple[Layers, 
     first, second, slope = model.weights[layer], model.weights[layer + 1], model.slopes[layer]
     # With biases the input is (z, 1), and parallel rows are parallel in (w, b).
     rows = first if bias_free else np.column_stack([first, model.bias(layer)])
-    found = _by_ray(rows, second, slope, tolerance)
+    smallest = _by_ray(rows, second, slope, tolerance)
     if bias_free:
         other = _by_line(rows, second, slope, tolerance)
-        found = min(found, other, key=lambda each: (len(each[0]), each[2]))
-    new_rows, new_second, change = found
+        smallest = min(smallest, other, key=lambda each: (len(each[0]), each[2]))
+    new_rows, new_second, change = smallest
     if len(new_rows) >= len(rows):
         return model, 0.0
     weights, biases = list(model.weights), list(model.biases)

@@ -57,8 +57,8 @@ def largest_deviation(model: Layers, linear_map: Float[np.ndarray, "out dim"], s
         seconds: time limit for all outputs together.
 
     >>> from biasfree.theory import depth_separation_network
-    >>> found = largest_deviation(Layers.from_network(depth_separation_network()), np.zeros((1, 2)))
-    >>> round(found.value, 9), found.finished
+    >>> maximum = largest_deviation(Layers.from_network(depth_separation_network()), np.zeros((1, 2)))
+    >>> round(maximum.value, 9), maximum.finished
     (1.0, True)
     """
     scaled, low, high = _scaled(model)
@@ -74,9 +74,9 @@ def largest_deviation(model: Layers, linear_map: Float[np.ndarray, "out dim"], s
         limit = -solution.mip_dual_bound if solution.mip_dual_bound is not None else np.inf
         bound = max(bound, unit * (limit + SOLVER_TOLERANCE))
         if solution.x is not None:
-            found = np.clip(solution.x[: model.widths[0]], -1, 1)
+            maximiser = np.clip(solution.x[: model.widths[0]], -1, 1)
             # Corners and edges of the box are met only to the solver's tolerance.
-            tried = np.stack([found, np.round(found, 5)])
+            tried = np.stack([maximiser, np.round(maximiser, 5)])
             values = np.abs(model(tried) - tried @ linear_map.T).max(axis=1)
             if values.max() > best:
                 best, point = float(values.max()), tried[np.argmax(values)]
@@ -85,10 +85,10 @@ def largest_deviation(model: Layers, linear_map: Float[np.ndarray, "out dim"], s
 
 def _scaled(model: Layers) -> tuple[Layers, list[np.ndarray], list[np.ndarray]]:
     """Neurons rescaled so that none exceeds 1 on the box, which leaves the function as it is; their ranges."""
-    found = _relaxation.ranges(model, np.inf)
+    ranges = _relaxation.ranges(model, np.inf)
     weights = [np.array(w) for w in model.weights]
     low, high = [], []
-    for layer, (least_h, most_h) in enumerate(zip(found.low, found.high, strict=True)):
+    for layer, (least_h, most_h) in enumerate(zip(ranges.low, ranges.high, strict=True)):
         size = np.maximum(np.abs(least_h), np.abs(most_h))
         size[size == 0] = 1.0
         weights[layer] = weights[layer] / size[:, None]
@@ -174,7 +174,7 @@ class _Problem:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Standard output to nowhere: some releases of HiGHS print a line of their own from C, whatever they are told."""
+    """Standard output to nowhere: some releases of HiGHS print a line of their own from C, whatever their options."""
     sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

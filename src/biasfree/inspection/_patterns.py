@@ -90,8 +90,8 @@ def _values(graph: Graph, some: Points, places: tuple[int, ...]) -> Any:
     layers = graph.layers
     if layers is not None and graph.chain is not None:
         for rows in layers.batches(some.x):
-            found = layers.preactivations(rows)[:-1]
-            yield [h for h, slope in zip(found, layers.slopes, strict=True) if slope != 1]
+            preactivations = layers.preactivations(rows)[:-1]
+            yield [h for h, slope in zip(preactivations, layers.slopes, strict=True) if slope != 1]
         return
     from biasfree.models import _evaluate
 

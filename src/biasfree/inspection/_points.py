@@ -134,15 +134,15 @@ def _loaded(source: Path, ports: tuple[Port, ...]) -> Any:
     if source.stat().st_size > _MOST_BYTES:
         raise ValueError(f"cannot read {source.name}: more than {_MOST_BYTES:,} bytes.")
     try:
-        found = np.load(source, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return found
-        with found:
-            names = found.files
+        loaded = np.load(source, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            names = loaded.files
             if all(port.name in names for port in ports):
-                return {port.name: found[port.name] for port in ports}
+                return {port.name: loaded[port.name] for port in ports}
             if len(ports) == 1 and len(names) == 1:
-                return found[names[0]]
+                return loaded[names[0]]
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         raise ValueError(f"cannot read {source.name}: it is not a file of plain arrays.") from error
     if len(ports) == 1:

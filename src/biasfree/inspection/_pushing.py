@@ -43,9 +43,9 @@ def _all_at_once(graph: Graph, plan: Plan, pushes: list[Push]) -> Float[np.ndarr
             plan.recoloured(held[i], i, plan.periods[place]) if plan.moves(i) else _zeros(plan.shapes[i])
             for i in node.inputs
         ]
-        held[place] = found = np.empty((plan.colours(place), *plan.shapes[place]))
+        held[place] = products = np.empty((plan.colours(place), *plan.shapes[place]))
         for k, colour in enumerate(plan.each(place)):
-            found[k] = push([each(colour) for each in given])
+            products[k] = push([each(colour) for each in given])
         for i in node.inputs:
             if last_use[i] == place:
                 held.pop(i, None)
@@ -67,8 +67,8 @@ def _zeros(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray]:
 def _pushes(graph: Graph, plan: Plan, inputs: Sequence[np.ndarray]) -> list[Push]:
     """What each node does to directions, at the values of the sample."""
     bent = sorted({i for node in graph.nodes if _needs_values(node.operation) for i in node.inputs})
-    found = _evaluate.everything(graph.nodes, inputs, tuple(bent))
-    values = dict(zip(bent, (np.asarray(value)[0] for value in found), strict=True))
+    computed = _evaluate.everything(graph.nodes, inputs, tuple(bent))
+    values = dict(zip(bent, (np.asarray(value)[0] for value in computed), strict=True))
     # Where the derivative is the same everywhere, a value is known by its shape alone.
     return [
         derivative(node.operation, *(values.get(i, np.broadcast_to(0.0, plan.shapes[i])) for i in node.inputs))
@@ -157,9 +157,9 @@ def _windows(given: np.ndarray, operation: ops.Pool, **fill: float) -> np.ndarra
     """A view, shape (…, *positions, *kernel)."""
     rank = len(operation.kernel)
     padded = _padded(given, operation.padding, mode="constant", **fill)
-    found = sliding_window_view(padded, operation.kernel, axis=tuple(range(-rank, 0)))
+    windows = sliding_window_view(padded, operation.kernel, axis=tuple(range(-rank, 0)))
     steps: Any = (..., *(slice(None, None, s) for s in operation.stride), *(slice(None),) * rank)
-    return found[steps]
+    return windows[steps]
 
 
 def _padded(given: np.ndarray, widths: Sequence[tuple[int, int]], **how: Any) -> np.ndarray:

@@ -70,10 +70,10 @@ def _best(
         along = pull - (pull * x).sum(axis=1, keepdims=True) * x
         length = np.linalg.norm(along, axis=1)
         moved = _unit(x + (reach / np.where(length > 0, length, 1.0))[:, None] * along)
-        found, fresh = ascent(moved)
-        better = found > size
+        moved_size, fresh = ascent(moved)
+        better = moved_size > size
         x, pull = np.where(better[:, None], moved, x), np.where(better[:, None], fresh, pull)
-        size, reach = np.maximum(found, size), reach * np.where(better, 1.5, 0.5)
+        size, reach = np.maximum(moved_size, size), reach * np.where(better, 1.5, 0.5)
     top = int(np.argmax(size))
     return x[top], float(size[top])
 

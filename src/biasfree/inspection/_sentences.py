@@ -13,45 +13,49 @@ if TYPE_CHECKING:
 _FILTERS = 5_000_000
 
 
-def headline(found: "Inspection") -> str:
+def headline(inspection: "Inspection") -> str:
     """How far from linear, where the user looks."""
-    if found.linear:
-        why = "" if found.decision is None else f", {found.decision.why.rstrip('.')}"
+    if inspection.linear:
+        why = "" if inspection.decision is None else f", {inspection.decision.why.rstrip('.')}"
         return f"It is linear{why}: f(x) = Mx for every x."
-    distance = found.practical_distance
-    where = f"on {found.points.name}" if found.on_data or found.decision is None else "over the unit sphere"
-    if found.verdict == "not decided":
+    distance = inspection.practical_distance
+    where = (
+        f"on {inspection.points.name}" if inspection.on_data or inspection.decision is None else "over the unit sphere"
+    )
+    if inspection.verdict == "not decided":
         return f"{_first(where)} there is one sample only, too few to say whether it is linear."
-    if not found.outputs.any():
+    if not inspection.outputs.any():
         return f"{_first(where)} its output is zero."
-    if found.linear_plus_constant:
-        rest = percent(float(np.sqrt(max(1 - (found.share.affine or 0.0), 0.0))))
-        return f"{_first(where)} it is linear plus a constant, up to {rest} of its output{_whole(found)}."
+    if inspection.linear_plus_constant:
+        rest = percent(float(np.sqrt(max(1 - (inspection.share.affine or 0.0), 0.0))))
+        return f"{_first(where)} it is linear plus a constant, up to {rest} of its output{_whole(inspection)}."
     amount = percent(distance)
-    if found.verdict == "linear in effect":
-        return f"{_first(where)} it is linear up to {amount} of its output{_whole(found)}."
-    if found.verdict == "nearly linear":
-        return f"{_first(where)} it is nearly linear: the best linear map misses {amount} of its output{_whole(found)}."
+    if inspection.verdict == "linear in effect":
+        return f"{_first(where)} it is linear up to {amount} of its output{_whole(inspection)}."
+    if inspection.verdict == "nearly linear":
+        missed = f"the best linear map misses {amount} of its output"
+        return f"{_first(where)} it is nearly linear: {missed}{_whole(inspection)}."
     amount = "all" if distance >= 1 else amount
-    if not found.share.enough and (found.on_data or found.decision is None):
-        told = (
-            f"the best linear map that {found.share.samples} samples give for each other misses {amount} of its output"
-        )
-        return f"{_first(where)} it is not linear, as far as so few samples tell: {told}{_whole(found)}."
-    return f"{_first(where)} it is not linear: the best linear map misses {amount} of its output{_whole(found)}."
+    if not inspection.share.enough and (inspection.on_data or inspection.decision is None):
+        given = f"that {inspection.share.samples} samples give for each other"
+        missed = f"the best linear map {given} misses {amount} of its output"
+        return f"{_first(where)} it is not linear, as far as so few samples tell: {missed}{_whole(inspection)}."
+    return f"{_first(where)} it is not linear: the best linear map misses {amount} of its output{_whole(inspection)}."
 
 
-def sections(found: "Inspection") -> tuple[Section, ...]:
+def sections(inspection: "Inspection") -> tuple[Section, ...]:
     """The certificate, where there is one, and then details."""
-    measured = Section("On the data" if found.on_data else f"On random inputs ({found.points.drawn})", _measured(found))
-    certified = Section("For every input", _certified(found))
+    measured = Section(
+        "On the data" if inspection.on_data else f"On random inputs ({inspection.points.drawn})", _measured(inspection)
+    )
+    certified = Section("For every input", _certified(inspection))
     listed = [
-        *((measured, certified) if found.decision is None else (certified, measured)),
-        Section("Local maps A_x", _local(found)),
-        Section("Its neurons", _neurons(found)),
-        Section("What it is", _kind(found)),
-        Section("What was left out", found.left_out),
-        Section("Its layers", table=_table(found), pictures=_pictures(found)),
+        *((measured, certified) if inspection.decision is None else (certified, measured)),
+        Section("Local maps A_x", _local(inspection)),
+        Section("Its neurons", _neurons(inspection)),
+        Section("What it is", _kind(inspection)),
+        Section("What was left out", inspection.left_out),
+        Section("Its layers", table=_table(inspection), pictures=_pictures(inspection)),
     ]
     return tuple(s for s in listed if s.sentences or s.table or s.pictures)
 
@@ -69,26 +73,26 @@ def _first(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _whole(found: "Inspection") -> str:
-    return ", as far as it was looked at" if found.graph is not None and found.graph.left_out else ""
+def _whole(inspection: "Inspection") -> str:
+    return ", as far as it was looked at" if inspection.graph is not None and inspection.graph.left_out else ""
 
 
-def _measured(found: "Inspection") -> list[str]:
-    share, scaling = found.share, found.homogeneity
-    told = []
+def _measured(inspection: "Inspection") -> list[str]:
+    share, scaling = inspection.share, inspection.homogeneity
+    sentences = []
     if share.samples > 1:
-        told.append(f"Linear share of the output, held out: {_share(share.share)} ({share.method}).")
+        sentences.append(f"Linear share of the output, held out: {_share(share.share)} ({share.method}).")
     if share.affine is not None:
-        told.append(f"A linear map plus a constant explains {_share(share.affine)}.")
-    if not found.linear and share.samples > 1 and found.outputs.any():
-        where = f", most in {_place(found, share.worst_output)}" if found.outputs.shape[1] > 1 else ""
-        told.append(
+        sentences.append(f"A linear map plus a constant explains {_share(share.affine)}.")
+    if not inspection.linear and share.samples > 1 and inspection.outputs.any():
+        where = f", most in {_place(inspection, share.worst_output)}" if inspection.outputs.shape[1] > 1 else ""
+        sentences.append(
             f"The linear map fails most at sample {share.worst_sample}, where it misses "
             f"{percent(share.worst_distance)} of the output{where}."
         )
-    extra = len(found.points.values) > 1
+    extra = len(inspection.points.values) > 1
     jointly = " in all inputs jointly" if scaling.jointly else " in the first input, the others held fixed" * extra
-    told.append(
+    sentences.append(
         f"Homogeneity f(cx) = c f(x){jointly}, c from 0.001 to 1000: off by at most {percent(scaling.error)} "
         f"(at c = {scaling.at_factor:.3g}; {scaling.samples} samples)."
         + " With `jointly` (--jointly) all inputs are scaled."
@@ -96,134 +100,144 @@ def _measured(found: "Inspection") -> list[str]:
     )
     how = ", by differences of values" if scaling.by_differences else ""
     added = ", what the other inputs add included" * (extra and not scaling.jointly)
-    told.append(
+    sentences.append(
         f"Net bias f(x) − A_x x{added}: {percent(scaling.net_bias)} of the output, at most "
         f"{percent(scaling.largest_net_bias)} on a sample{how}."
     )
-    return told
+    return sentences
 
 
-def _certified(found: "Inspection") -> list[str]:
-    answer = found.decision
+def _certified(inspection: "Inspection") -> list[str]:
+    answer = inspection.decision
     if answer is None:
         why = (
-            "of a function only values are known" if found.graph is None else "it is no fully connected chain of layers"
+            "of a function only values are known"
+            if inspection.graph is None
+            else "it is no fully connected chain of layers"
         )
         return [f"No certificate: {why}. What stands above holds where it was measured."]
-    near, told = answer.nearness, []
+    near, sentences = answer.nearness, []
     if answer.certificate is not None:
-        gap = found.certificate_gap
-        apart = "." if gap is None or found.linear else (
+        gap = inspection.certificate_gap
+        apart = "." if gap is None or inspection.linear else (
             f"; the largest met is {near.largest:.3g}‖x‖, {gap:.2g} times smaller." if gap > 1.005
             else f"; that is reached, at x = {_vector(near.witness)}."
         )  # fmt: skip
-        told.append(f"Certified: |f(x) − Mx| ≤ {answer.certificate.bound:.3g}‖x‖ ({answer.certificate.method}){apart}")
+        sentences.append(
+            f"Certified: |f(x) − Mx| ≤ {answer.certificate.bound:.3g}‖x‖ ({answer.certificate.method}){apart}"
+        )
     else:
-        told.append("With biases no bound on |f(x) − Mx|/‖x‖ exists near 0.")
-    if not found.linear:
-        told.append(_first(answer.why) if answer.linear is None else f"Exactly linear it is not: {answer.why}")
+        sentences.append("With biases no bound on |f(x) − Mx|/‖x‖ exists near 0.")
+    if not inspection.linear:
+        sentences.append(_first(answer.why) if answer.linear is None else f"Exactly linear it is not: {answer.why}")
     form = answer.form
     if form is not None and not form.is_linear:
         odd = "even, f(−x) = f(x)" if form.is_even else "linear plus even"
         terms = f"{len(form.directions)} term{'s' * (len(form.directions) != 1)}"
-        told.append(f"By Theorem 1 it is {odd}: f(x) = Mx + Σ c|vᵀx| with {terms}.")
-    if not found.linear:
-        how = "exactly" if not near.pairs else f"± {near.error:.1g}, {near.pairs} pairs ±x, seed {found.seed}"
-        told.append(
+        sentences.append(f"By Theorem 1 it is {odd}: f(x) = Mx + Σ c|vᵀx| with {terms}.")
+    if not inspection.linear:
+        how = "exactly" if not near.pairs else f"± {near.error:.1g}, {near.pairs} pairs ±x, seed {inspection.seed}"
+        sentences.append(
             f"Over the unit sphere its odd part is {near.odd:.3g} and its even part {near.even:.3g} of its size, "
             f"and it is {near.distance:.3g} from the best linear map ({how})."
         )
     if answer.maximum is not None:
         state = "exactly" if answer.maximum.finished else "at least"
-        told.append(
+        sentences.append(
             f"The largest |f(x) − Mx| over the box |x_i| ≤ 1 is {state} {answer.maximum.value:.6g} "
             f"(mixed-integer programming, {answer.maximum.switches} switches)."
         )
-    if found.linear_map is not None:
-        told.append(f"M = {_vector(found.linear_map)}.")
-    return told
+    if inspection.linear_map is not None:
+        sentences.append(f"M = {_vector(inspection.linear_map)}.")
+    return sentences
 
 
-def _local(found: "Inspection") -> list[str]:
-    local = found.local
+def _local(inspection: "Inspection") -> list[str]:
+    local = inspection.local
     if local is None:
         return []
     ranks = [each.effective_rank for each in local.maps]
     top = local.maps[0]
     kept = top.singular_values[top.singular_values > top.resolution]
-    told = [
+    sentences = [
         f"A_x at {_samples(len(ranks))}: effective rank {_range(ranks)} of {len(top.singular_values)}; largest "
         f"singular value {_range([float(m.singular_values[0]) for m in local.maps])}; {len(kept)} above rounding at "
         f"sample {top.sample}."
     ]
-    lopsided = [m.asymmetry for m in local.maps if m.asymmetry is not None]
-    if lopsided and len(top.singular_values) > 1:
-        told.append(
-            f"Asymmetry ‖A − Aᵀ‖/2‖A‖: {_range(lopsided)}; Σs² is {_range([m.dimensionality for m in local.maps])}, "
+    asymmetries = [m.asymmetry for m in local.maps if m.asymmetry is not None]
+    if asymmetries and len(top.singular_values) > 1:
+        sentences.append(
+            f"Asymmetry ‖A − Aᵀ‖/2‖A‖: {_range(asymmetries)}; Σs² is {_range([m.dimensionality for m in local.maps])}, "
             "the dimension of what is kept if A_x is a projection."
         )
     if local.varied_over > 1:
         by = ", estimated from random directions" if local.by_probes else ""
-        told.append(f"Over {_samples(local.varied_over)} A_x varies by {percent(local.variation)} of its size{by}.")
-    return told
+        sentences.append(
+            f"Over {_samples(local.varied_over)} A_x varies by {percent(local.variation)} of its size{by}."
+        )
+    return sentences
 
 
-def _neurons(found: "Inspection") -> list[str]:
-    told = []
-    if found.merged is not None and found.layers is not None and found.layers.depth > 1:
-        before = sum(found.layers.widths[1:-1])
-        widths = "-".join(map(str, found.merged.layers.widths))
-        exact = found.tolerance <= _merging.EXACT
-        how = "exact merging" if exact else f"merging at tolerance {found.tolerance:g}"
-        told.append(f"Of {before} hidden neurons {found.neurons_after_merging} remain after {how} ({widths}).")
+def _neurons(inspection: "Inspection") -> list[str]:
+    sentences = []
+    if inspection.merged is not None and inspection.layers is not None and inspection.layers.depth > 1:
+        before = sum(inspection.layers.widths[1:-1])
+        widths = "-".join(map(str, inspection.merged.layers.widths))
+        exact = inspection.tolerance <= _merging.EXACT
+        how = "exact merging" if exact else f"merging at tolerance {inspection.tolerance:g}"
+        sentences.append(
+            f"Of {before} hidden neurons {inspection.neurons_after_merging} remain after {how} ({widths})."
+        )
         if not exact:
-            told.append(f"That changes the function by at most {found.merged.error:.2g}‖x‖.")
-    if found.patterns is not None:
-        for number, layer in enumerate(found.patterns.layers[:4], 1):
+            sentences.append(f"That changes the function by at most {inspection.merged.error:.2g}‖x‖.")
+    if inspection.patterns is not None:
+        for number, layer in enumerate(inspection.patterns.layers[:4], 1):
             unit = "channels" if layer.channels else "neurons"
-            told.append(
+            sentences.append(
                 f"Activation {number}: of {layer.units} {unit} {layer.dead} dead, {layer.always_active} always active, "
                 f"{layer.switching} switching; active {percent(layer.active_share)} of the time."
             )
-        if len(found.patterns.layers) > 4:
-            told.append(f"… and {len(found.patterns.layers) - 4} activations more.")
-        told.append(f"{found.patterns.distinct} different activation patterns on {found.patterns.samples} samples.")
-    return told
+        if len(inspection.patterns.layers) > 4:
+            sentences.append(f"… and {len(inspection.patterns.layers) - 4} activations more.")
+        sentences.append(
+            f"{inspection.patterns.distinct} different activation patterns on {inspection.patterns.samples} samples."
+        )
+    return sentences
 
 
-def _kind(found: "Inspection") -> list[str]:
-    graph = found.graph
+def _kind(inspection: "Inspection") -> list[str]:
+    graph = inspection.graph
     if graph is None:
         return ["A function of which only values are known."]
     notes = list(graph.notes if graph.chain is None else graph.chain.notes)
     if graph.homogeneous:
         joint = " in all its inputs jointly" if len(graph.ports) > 1 else ""
         return [f"It has no biases, so it is positively homogeneous{joint}: f(cx) = c f(x) for every c > 0.", *notes]
-    told = []
+    sentences = []
     if graph.shifts:
         names = [str(node) for node in graph.shifts]
-        if found.layers is not None:
-            names = [str(k) for k, b in enumerate(found.layers.biases, 1) if b is not None]
+        if inspection.layers is not None:
+            names = [str(k) for k, b in enumerate(inspection.layers.biases, 1) if b is not None]
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        where = f"layer{'s' * (len(names) != 1)} {shown}" if found.layers is not None else shown
+        where = f"layer{'s' * (len(names) != 1)} {shown}" if inspection.layers is not None else shown
         state = (
-            "and is not positively homogeneous" if found.homogeneous is False
+            "and is not positively homogeneous" if inspection.homogeneous is False
             else "though no departure from positive homogeneity was found"
         )  # fmt: skip
-        told.append(f"It has biases in {where}, {state}.")
+        sentences.append(f"It has biases in {where}, {state}.")
     bent = sorted({n.operation.title for n in graph.nodes if not n.operation.homogeneous})
     if bent:
-        told.append(
+        sentences.append(
             f"{', '.join(bent)} {'is' if len(bent) == 1 else 'are'} not piecewise linear: measured, not certified."
         )
-    return [*told, *notes]
+    return [*sentences, *notes]
 
 
-def _table(found: "Inspection") -> Table | None:
-    if not found.layer_reports:
+def _table(inspection: "Inspection") -> Table | None:
+    if not inspection.layer_reports:
         return None
     heads = ["layer", "shape", "norm", "stable rank", "rank", "s₂/s₁", "alignment", "imbalance", "residual"]
-    equation = found.layer_reports[0].equation
+    equation = inspection.layer_reports[0].equation
     if equation is not None:
         heads[-1] = f"Eq. {equation} residual"
     rows = [
@@ -232,38 +246,38 @@ def _table(found: "Inspection") -> Table | None:
             f"{layer.norm:.4g}", _cell(layer.stable_rank), str(layer.rank), _cell(layer.second_singular_value),
             _cell(layer.alignment), _cell(layer.imbalance), _cell(layer.residual),
         ]
-        for layer in found.layer_reports
+        for layer in inspection.layer_reports
     ]  # fmt: skip
-    if found.layers is None:
+    if inspection.layers is None:
         heads, rows = heads[:6], [row[:6] for row in rows]
     return Table(heads, rows)
 
 
-def _pictures(found: "Inspection") -> list[Picture]:
+def _pictures(inspection: "Inspection") -> list[Picture]:
     pictures = [
         Picture(
             "inspection",
             "Left: what of each sample's output is not linear, held out. Right: singular values of the local maps A_x, "
             "or for a single output its slopes.",
-            {"found": found},
+            {"inspection": inspection},
         )
     ]
-    if found.decision is not None and found.layers is not None:
+    if inspection.decision is not None and inspection.layers is not None:
         pictures.append(
             Picture(
                 "layers",
                 "Left: output against the best linear map. Right: singular values of each layer.",
-                {"found": found},
+                {"inspection": inspection},
             )
         )
-    local = found.local
+    local = inspection.local
     if local is not None and _is_image(local.shape) and local.shape == local.out and np.prod(local.shape) < _FILTERS:
         pictures.append(
             Picture(
                 "filters",
                 "Equivalent filters: rows of A_x, by which the output at the marked pixel is made from the input; and "
                 "leading singular vectors.",
-                {"found": found},
+                {"inspection": inspection},
             )
         )
     return pictures
@@ -273,9 +287,9 @@ def _is_image(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and min(shape[1:]) >= 4
 
 
-def _place(found: "Inspection", output: int) -> str:
+def _place(inspection: "Inspection", output: int) -> str:
     """An output by its number, or by channel and pixel."""
-    out = () if found.local is None else found.local.out
+    out = () if inspection.local is None else inspection.local.out
     if len(out) < 2:
         return f"output {output + 1}"
     channel, *pixel = (int(i) for i in np.unravel_index(output, out))
@@ -283,7 +297,7 @@ def _place(found: "Inspection", output: int) -> str:
 
 
 def _share(value: float) -> str:
-    """Enough digits to tell 99.99 % from 100 %."""
+    """Enough digits to distinguish 99.99 % from 100 %."""
     if value >= 1 - 1e-12:
         return "100 %"
     if value > 0.99:

@@ -52,15 +52,15 @@ def _one_side(directions: np.ndarray, coefficients: np.ndarray) -> float:
     mass, room = coefficients[above], -coefficients[below]
     first, second, apart = _pairs(directions[above], directions[below])
     flow, staying = _plan(mass, room, first, second, np.linalg.norm(apart, axis=1))
-    # The solver keeps its constraints to a tolerance: what is amiss counts in full.
+    # The solver keeps its constraints to a tolerance: what violates them counts in full.
     moved = np.bincount(first, flow, len(above)) + staying
     received = np.bincount(second, flow, len(below))
-    amiss = float(np.maximum(mass - moved, 0).sum() + np.maximum(received - room, 0).sum())
+    violation = float(np.maximum(mass - moved, 0).sum() + np.maximum(received - room, 0).sum())
     rows = np.concatenate([apart, directions[above]])
     sizes = np.linalg.norm(rows, axis=1)
     weights = np.concatenate([flow, staying]) * sizes
     units = rows / np.where(sizes > 0, sizes, 1.0)[:, None]
-    return min(plain, one_sign_bound(units, weights) + amiss)
+    return min(plain, one_sign_bound(units, weights) + violation)
 
 
 def _pairs(above: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -82,11 +82,11 @@ def _plan(
     rows = np.concatenate([first, np.arange(total)])
     leaving = coo_array((np.ones(pairs + total), (rows, np.arange(pairs + total)))).tocsr()
     arriving = coo_array((np.ones(pairs), (second, np.arange(pairs))), shape=(len(room), pairs + total)).tocsr()
-    found = linprog(
+    solution = linprog(
         np.concatenate([cost, np.ones(total)]), A_eq=leaving, b_eq=mass / unit, A_ub=arriving, b_ub=room / unit,
         method="highs",
     )  # fmt: skip
-    if found.x is None:
+    if solution.x is None:
         return np.zeros(pairs), mass
-    amounts = unit * np.maximum(found.x, 0.0)
+    amounts = unit * np.maximum(solution.x, 0.0)
     return amounts[:pairs], amounts[pairs:]

@@ -61,7 +61,7 @@ def alone(run: "Trajectory", each: Cut, awake: Bool[np.ndarray, "width"], least:
 
     Args:
         run: of a two-layer network.
-        each: the plateau. Of several waits of the awake neurons its slowest moment tells the one that is meant.
+        each: the plateau. Of several waits of the awake neurons its slowest moment says which one is meant.
         awake: which neurons.
         least: the smallest visible fall of the loss.
     """
@@ -70,7 +70,7 @@ def alone(run: "Trajectory", each: Cut, awake: Bool[np.ndarray, "width"], least:
         return Alone((_stretch(samples, begin, None),), np.inf)
     start, left = _only(run.at(begin), awake), float(run.times[-1]) - begin
     if run.template.widths[-1] > 1:
-        # Their end is told by what grows in them; where they would go after it takes long and does not matter.
+        # Their end is predicted from what grows in them; where they would go after it takes long and does not matter.
         left = min(left, _LATER * (each.end - begin))
     if not left > 0:
         return Alone((_stretch(samples, begin, start),), np.inf, 0.0, begin, (np.array([begin]), (start,)))
@@ -118,14 +118,14 @@ def _stretches(samples: Samples, begin: float, course: "Trajectory", last: int) 
     parts = np.append(np.arange(_STRETCHES) / _STRETCHES, 1 - 0.5 ** np.arange(1, _HALVINGS + 1) / _STRETCHES)
     upto = np.append(parts[(1 - parts) * moved[-1] > still] * moved[-1], moved[-1] - still)
     edges = np.interp(upto, moved, times)
-    found = [
+    stretches = [
         _stretch(samples, begin + float(t), course.networks[int(i)])._replace(
             residuals=mean.reshape(samples.targets.shape)
         )
         for t, i, mean in zip(edges, np.searchsorted(times, edges), _averages(times, residuals, edges), strict=False)
     ]
-    found.append(_stretch(samples, begin + float(edges[-1]), course.networks[last]))
-    return tuple(found)
+    stretches.append(_stretch(samples, begin + float(edges[-1]), course.networks[last]))
+    return tuple(stretches)
 
 
 def _averages(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:

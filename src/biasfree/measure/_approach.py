@@ -81,12 +81,12 @@ class Approach:
 
 
 def approach(
-    found: Spectrum, log_losses: Float[np.ndarray, "saved"], tail: Bool[np.ndarray, "saved"], degree: int
+    spectrum: Spectrum, log_losses: Float[np.ndarray, "saved"], tail: Bool[np.ndarray, "saved"], degree: int
 ) -> Approach | None:
     """Fit the law to the tail of a run; None if that is too short: fewer than 5 saved times, or no loss below 1e-10.
 
     Args:
-        found: of A, along the run.
+        spectrum: of A, along the run.
         log_losses: ln L.
         tail: the saved times to fit to, all with L < 1.
         degree: of the network as a function of its matrices.
@@ -96,12 +96,12 @@ def approach(
     exponent, distance = 2 / degree, -log_losses[tail]
     # Every part of the tail counts by its length in ln ln 1/L, however many times were saved there.
     weight = np.sqrt(np.abs(np.gradient(np.log(distance))))
-    squared_norm, gaps = found.norm[tail] ** 2, shortfall(found)[tail]
+    squared_norm, gaps = spectrum.norm[tail] ** 2, shortfall(spectrum)[tail]
     growth, offset = np.polyfit(distance**exponent, squared_norm, 1, w=weight)
     misfit = np.abs(growth * distance**exponent + offset - squared_norm) / squared_norm
     measured = -np.polyfit(np.log(distance), np.log(gaps), 1, w=weight)[0] if gaps.all() else math.nan
     return Approach(
-        exponent, float(measured), float(growth), float(offset), float(misfit.max()), float(excess(found)[-1])
+        exponent, float(measured), float(growth), float(offset), float(misfit.max()), float(excess(spectrum)[-1])
     )
 
 

@@ -23,7 +23,7 @@ _PARALLEL = 0.02
 # An input below this share of ‖w‖‖x‖ means that the neuron slides along the sample's boundary.
 _ON_BOUNDARY = 1e-7
 # A group answers for a sample if it gives more than this share of the targets' size there.
-_FELT = 1e-3
+_ANSWERS = 1e-3
 # Singular values of a group's map below this share of its largest are no directions of their own.
 _NO_PAIR = 0.01
 # Maps that differ by less than this share are one linear network.
@@ -108,11 +108,11 @@ def active_directions(
     # With several outputs the sign of v does not matter, and all neurons of a linear network are in one cell.
     keys = side * (not network.is_linear) if several else np.column_stack([side, np.sign(second[members])])
     _, group = np.unique(keys, axis=0, return_inverse=True)
-    found: list[ActiveDirection] = []
+    groups: list[ActiveDirection] = []
     for which in range(group.max() + 1):
         here = group.ravel() == which
-        found += _pairs(members[here], first[members[here]], second[members[here]], side[here], network, samples)
-    return tuple(sorted(found, key=lambda each: -each.size))
+        groups += _pairs(members[here], first[members[here]], second[members[here]], side[here], network, samples)
+    return tuple(sorted(groups, key=lambda each: -each.size))
 
 
 def _pairs(
@@ -125,15 +125,15 @@ def _pairs(
     active = samples.inputs @ (np.linalg.norm(second, axis=1) @ first) > 0
     answer = np.linalg.norm(samples.inputs @ first.T @ second, axis=1)
     everywhere = network.is_linear and second.shape[1] > 1
-    met = np.flatnonzero((active | everywhere) & (answer > _FELT * samples.size))
-    found = []
+    met = np.flatnonzero((active | everywhere) & (answer > _ANSWERS * samples.size))
+    pairs = []
     for u, size, z in zip(outputs.T, sizes, inputs, strict=True):
         if size > _NO_PAIR * sizes[0]:
             # w points along z, not against it.
             turn = np.sign(float(np.linalg.norm(second, axis=1) @ (first @ z))) or 1.0
             sign = int(np.sign(turn * u[0])) if len(u) == 1 else 0
-            found.append(ActiveDirection(turn * z, sign, turn * u, float(size), neurons, met, sliding))
-    return found
+            pairs.append(ActiveDirection(turn * z, sign, turn * u, float(size), neurons, met, sliding))
+    return pairs
 
 
 def linear_networks(groups: tuple[ActiveDirection, ...]) -> tuple[tuple[int, ...], ...] | None:
@@ -146,15 +146,15 @@ def linear_networks(groups: tuple[ActiveDirection, ...]) -> tuple[tuple[int, ...
     for group in groups:
         before = whole.get(group.neurons.tobytes(), (np.zeros(()), set()))[0]
         whole[group.neurons.tobytes()] = (before + group.map, set(group.samples.tolist()))
-    found: list[tuple[np.ndarray, set[int]]] = []
+    networks: list[tuple[np.ndarray, set[int]]] = []
     for own, samples in whole.values():
         if np.linalg.norm(own) < _SAME_MAP * _SAME_MAP * largest:
             continue
-        for map_, members in found:
+        for map_, members in networks:
             if np.linalg.norm(map_ - own) <= _SAME_MAP * np.linalg.norm(map_) and not members & samples:
                 members |= samples
                 break
         else:
-            found.append((own, samples))
-    met = [sample for _, members in found for sample in members]
-    return tuple(tuple(sorted(members)) for _, members in found) if len(met) == len(set(met)) else None
+            networks.append((own, samples))
+    met = [sample for _, members in networks for sample in members]
+    return tuple(tuple(sorted(members)) for _, members in networks) if len(met) == len(set(met)) else None

@@ -142,7 +142,7 @@ def _blocks(curve: np.ndarray, noise: np.ndarray, rounding: float) -> np.ndarray
 
 def _dips(heights: np.ndarray) -> list[int]:
     """Minima that lie between maxima higher by the factor, the ends of the curve included: a zigzag."""
-    threshold, found = np.log(FASTER), []
+    threshold, minima = np.log(FASTER), []
     low = high = 0
     rising: bool | None = None
     for i, height in enumerate(heights):
@@ -152,11 +152,11 @@ def _dips(heights: np.ndarray) -> list[int]:
             # Past a peak; what comes before the first is a dip only if the curve rose to it.
             rising, low = False, i
         elif rising is not True and height - heights[low] >= threshold:
-            found.append(low)
+            minima.append(low)
             rising, high = True, i
     if rising is False:
-        found.append(low)
-    return found
+        minima.append(low)
+    return minima
 
 
 def _visible(dips: list[_Dip], least: float) -> list[_Dip]:
@@ -182,7 +182,7 @@ def _rests(times: np.ndarray, curve: np.ndarray, dips: list[_Dip], least: float)
 
 
 def _cuts(times: np.ndarray, curve: np.ndarray, dips: list[_Dip], least: float, rests: bool) -> list[Cut]:
-    found = []
+    cuts = []
     for k, (moment, level, _) in enumerate(dips):
         above = dips[k - 1].level if k else float(curve[0])
         below = dips[k + 1].level if k + 1 < len(dips) else float(curve[-1])
@@ -191,8 +191,8 @@ def _cuts(times: np.ndarray, curve: np.ndarray, dips: list[_Dip], least: float, 
         end = np.inf if last else _passing(times, curve, level - SHOULDER * after)
         first = not k and before < least
         begin = float(times[0]) if first else _passing(times, curve, level + SHOULDER * before)
-        found.append(Cut(begin, end, moment, level, 0.0 if first else before, 0.0 if last else after))
-    return found
+        cuts.append(Cut(begin, end, moment, level, 0.0 if first else before, 0.0 if last else after))
+    return cuts
 
 
 def _passing(times: np.ndarray, curve: np.ndarray, level: float) -> float:

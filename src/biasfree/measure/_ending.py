@@ -3,7 +3,7 @@
 The first group of sleepers to grow may find hardly anything to learn: it wakes without a visible fall of the loss, and
 the plateau goes on with one group more awake and other residuals. So the group is counted with the awake ones, and the
 question asked again, until a fall is visible or nobody grows. With several outputs awake neurons may grow in further
-directions (``_inner_growth``); where they do, that tells their own end.
+directions (``_inner_growth``); where they do, that predicts their own end.
 """
 
 import math
@@ -81,7 +81,7 @@ def ending(run: "Trajectory", each: Cut, sleeping: Bool[np.ndarray, "width"], le
         run.settings["weight_decay"],
         run.settings.get("learning_rate", 0.0),
     )
-    asleep, found, slope = sleeping.copy(), None, 1.0 if run.template.is_linear else run.template.slope
+    asleep, result, slope = sleeping.copy(), None, 1.0 if run.template.is_linear else run.template.slope
     for unseen in range(_ROUNDS):
         awake = alone(run, each, ~asleep, least)
         future = waking(begin, np.flatnonzero(asleep), run.dataset, awake, decay, rate)
@@ -91,16 +91,16 @@ def ending(run: "Trajectory", each: Cut, sleeping: Bool[np.ndarray, "width"], le
             # They enter other cells before these parts have grown, and what was linearised holds no longer.
             ended = awake.end
         end = min(future.end, ended)
-        if found is None:
-            found = Ending(end, ended < future.end, future, awake, 0, parts, ended)
+        if result is None:
+            result = Ending(end, ended < future.end, future, awake, 0, parts, ended)
         else:
             # Neurons that have woken in the meantime end it, not those that were awake before.
-            found = replace(found, end=end, turning=False, awake=awake, unseen=unseen, parts=parts, last_awake=ended)
+            result = replace(result, end=end, turning=False, awake=awake, unseen=unseen, parts=parts, last_awake=ended)
         if ended <= future.end or future.fall >= _PLENTY * least:
             break
         asleep[future.first] = False
-    assert found is not None
-    return found
+    assert result is not None
+    return result
 
 
 def _beginning(run: "Trajectory", time: float) -> Network:
@@ -118,6 +118,6 @@ def _beginning(run: "Trajectory", time: float) -> Network:
 def _parts(awake: Alone, run: "Trajectory", rows: Bool[np.ndarray, "width"]) -> tuple[Part, ...]:
     """The growing parts of awake neurons, on descent's own clock."""
     rate, begin = run.settings.get("learning_rate", 0.0), awake.stretches[0].begin
-    found = inner_growth(awake, run.dataset.inputs, run.settings["weight_decay"]) or ()
-    named = (part._replace(neurons=np.flatnonzero(rows)[part.neurons]) for part in found)
+    growing = inner_growth(awake, run.dataset.inputs, run.settings["weight_decay"]) or ()
+    named = (part._replace(neurons=np.flatnonzero(rows)[part.neurons]) for part in growing)
     return tuple(part._replace(end=begin + (part.end - begin) * lag(rate * part.rate)) for part in named)

@@ -29,7 +29,7 @@ _MOST = 2000
 # Rates that differ by less than this share grow together.
 _SAME_RATE = 0.03
 # Neurons with less than this share of the largest part take no part.
-_FELT = 0.01
+_TAKES_PART = 0.01
 
 
 class Part(NamedTuple):
@@ -52,7 +52,7 @@ class Part(NamedTuple):
 
 
 def inner_growth(awake: Alone, inputs: Float[np.ndarray, "samples dim"], decay: float) -> tuple[Part, ...] | None:
-    """The growing parts of awake neurons, the fastest first; None where there are too many weights to tell.
+    """The growing parts of awake neurons, the fastest first; None where there are too many weights to decide.
 
     None are listed where the neurons have not come to rest: what speeds them up is mostly slower than they are.
 
@@ -77,13 +77,13 @@ def inner_growth(awake: Alone, inputs: Float[np.ndarray, "samples dim"], decay: 
     speeding = np.maximum(rates - decay, 0.0) * (modes.T @ velocity.ravel()) ** 2
     if speeding[growing].sum() < 0.5 * speeding.sum():
         return ()
-    found = []
+    parts = []
     for together in _runs(rates[growing]):
         here, net = modes[:, growing[together]], rates[growing[together]] - decay
         part = (here @ (here.T @ velocity.ravel() / net)).reshape(velocity.shape)
         one = _part(part, float(net[0]), awake.rest, inputs, active, residuals, last.curvature)
-        found += [] if one is None else [one]
-    return tuple(found)
+        parts += [] if one is None else [one]
+    return tuple(parts)
 
 
 def _pulls(inputs: np.ndarray, active: np.ndarray, frames: np.ndarray, residuals: np.ndarray) -> np.ndarray:
@@ -162,13 +162,13 @@ def _linearised(
 
 def _runs(rates: np.ndarray) -> list[np.ndarray]:
     """Falling rates parted where one is lower than the first of its run by more than the tolerance."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for k, rate in enumerate(rates.tolist()):
-        if found and rate > (1 - _SAME_RATE) * rates[found[-1][0]]:
-            found[-1].append(k)
+        if runs and rate > (1 - _SAME_RATE) * rates[runs[-1][0]]:
+            runs[-1].append(k)
         else:
-            found.append([k])
-    return [np.array(run) for run in found]
+            runs.append([k])
+    return [np.array(run) for run in runs]
 
 
 def _part(
@@ -194,5 +194,5 @@ def _part(
     end = begin + max((np.log(GROWN * gain / weight) - 2 * np.log(size)) / (2 * rate), 0.0)
     outputs, _, ways = np.linalg.svd(second.T @ first)
     lengths = np.linalg.norm(part, axis=1)
-    members = np.flatnonzero(lengths > _FELT * lengths.max())
+    members = np.flatnonzero(lengths > _TAKES_PART * lengths.max())
     return Part(ways[0], outputs[:, 0], rate, float(end), gain**2 / (2 * weight), members)

@@ -197,8 +197,8 @@ def same_pattern_balance(
         ValueError: as ``active_block_balance``.
 
     >>> network = Network([[[1.0, 2.0], [1.0, 1.0], [-1.0, 0.0]], [[1.0, 1.0, 1.0]]], slope=0.0)
-    >>> found = same_pattern_balance(network, 1, inputs=[[1.0, 1.0], [-1.0, -1.0]])
-    >>> found.neurons, found.value
+    >>> balance = same_pattern_balance(network, 1, inputs=[[1.0, 1.0], [-1.0, -1.0]])
+    >>> balance.neurons, balance.value
     (array([[0, 1]]), array([2.]))
     """
     stack, activity = _activity(subject, layer, inputs, since)

@@ -193,8 +193,8 @@ def late_phase(run: "Trajectory") -> LatePhase:
     size = np.linalg.norm(theta, axis=1)
     turned = theta / size[:, None] - theta[-1] / size[-1]
     tail = run.log_losses <= _TAIL * run.log_losses[-1]
-    found = structure(run)
-    rank = beside_bound(run, found)
+    layer_structure = structure(run)
+    rank = beside_bound(run, layer_structure)
     degree = network.depth if max(network.skips) <= 1 else None
     return LatePhase(
         network=network,
@@ -202,9 +202,9 @@ def late_phase(run: "Trajectory") -> LatePhase:
         times=np.asarray(run.times),
         log_losses=np.asarray(run.log_losses),
         tail=tail,
-        structure=found,
+        structure=layer_structure,
         rank=rank,
-        approaches={} if degree is None else _approaches(run, rank, acting(found), tail, degree),
+        approaches={} if degree is None else _approaches(run, rank, acting(layer_structure), tail, degree),
         active_blocks=_active_blocks(run, tail),
         angle=2 * np.arcsin(np.minimum(np.linalg.norm(turned, axis=1) / 2, 1)),
         margin=margin.min(axis=1),
@@ -286,8 +286,8 @@ def _active_blocks(run: "Trajectory", tail: Bool[np.ndarray, "saved"]) -> tuple[
         if each.layer > 1:
             columns = np.flatnonzero(activity[each.layer - 2].stably_active)
         block = stack.acting(each.layer)[:, rows][:, :, columns]
-        found = spectrum(block, f"{stack.acting_name(each.layer)} on active neurons") if block.size else None
-        blocks.append(ActiveBlock(each.layer, rows, columns, found, bounds.get(each.layer) if block.size else None))
+        of_block = spectrum(block, f"{stack.acting_name(each.layer)} on active neurons") if block.size else None
+        blocks.append(ActiveBlock(each.layer, rows, columns, of_block, bounds.get(each.layer) if block.size else None))
     return tuple(blocks)
 
 

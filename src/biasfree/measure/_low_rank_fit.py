@@ -64,7 +64,7 @@ class LowRankFit:
 def fit_eq_39(subject: Network | Run) -> LowRankFit:
     """Fit Eq. 39, the rank-one aligned layers of a deep linear network (Appendix F).
 
-    It asks about weights only, so ReLU networks may be asked too: their first and last layers have this form, the
+    It concerns weights only, so ReLU networks may be fitted too: their first and last layers have this form, the
     middle ones that of Eq. 40.
 
     Args:
@@ -77,7 +77,7 @@ def fit_eq_39(subject: Network | Run) -> LowRankFit:
     >>> print(fit_eq_39(Network([[[0.6, 0.8], [-0.6, -0.8]], [[1.0, -1.0]]], slope=1.0)))
     Eq. 39: u = 1.414, relative residuals W1 ..., W2 ...
     """
-    stack = _asked(subject, 39)
+    stack = _fittable(subject, 39)
     weights = stack.weights
     (chain,), (scale,), direction = _fit_chains(weights, sides=(1,))
     neurons = [*chain[1:-1]]
@@ -103,7 +103,7 @@ def fit_eq_40(subject: Network | Run) -> LowRankFit:
     >>> round(float(fit.norm), 12), bool(fit.residuals.max() < 1e-12)
     (0.1, True)
     """
-    stack = _asked(subject, 40)
+    stack = _fittable(subject, 40)
     weights = stack.weights
     chains, scales, direction = _fit_chains(weights, sides=(1, -1))
     norm = np.hypot(*scales)
@@ -126,7 +126,7 @@ def fit_eq_40(subject: Network | Run) -> LowRankFit:
     )  # fmt: skip
 
 
-def _asked(subject: Network | Run, equation: int) -> Saved:
+def _fittable(subject: Network | Run, equation: int) -> Saved:
     """The weights, or a sentence on why the equation says nothing about such a network."""
     stack = saved(subject)
     network, name = stack.template, f"Eq. {equation}"
@@ -167,8 +167,8 @@ def _fit_chains(
     def assign(layer: int, pulls: list[np.ndarray]) -> None:
         if len(sides) == 2:
             gain = [np.maximum(norm[..., None] * pull, 0) for norm, pull in zip(norms, pulls, strict=True)]
-            mine = gain[0] >= gain[1]
-            pulls = [np.where(mine, np.maximum(pulls[0], 0), 0), np.where(mine, 0, np.maximum(pulls[1], 0))]
+            in_first = gain[0] >= gain[1]
+            pulls = [np.where(in_first, np.maximum(pulls[0], 0), 0), np.where(in_first, 0, np.maximum(pulls[1], 0))]
         for chain, pull in zip(chains, pulls, strict=True):
             chain[layer] = _unit(pull)
 

@@ -18,7 +18,7 @@ from biasfree.networks import Network
 
 _FOLLOWED = 1000
 _SHORTER = (1.0, 0.5, 0.25, 0.1)
-# Rates below this share of what the residuals could pull with are not told from zero here.
+# Rates below this share of what the residuals could pull with are not distinguished from zero here.
 _NO_RATE = 1e-3
 _LARGE = 1e10
 

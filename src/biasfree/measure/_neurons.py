@@ -130,7 +130,7 @@ def neurons(
 
 
 def _observed(stack: Saved, samples: Float[np.ndarray, "samples dim"]) -> Neurons:
-    """Go through the saved times in groups, and keep of the patterns only what is asked of them."""
+    """Go through the saved times in groups, and keep of the patterns only what is reported."""
     network, times = stack.template, stack.times
     weights = stack.weights if times is not None else tuple(w[None] for w in stack.weights)
     saves, widths = len(weights[0]), network.widths[1:-1]
@@ -146,7 +146,7 @@ def _observed(stack: Saved, samples: Float[np.ndarray, "samples dim"]) -> Neuron
         )
         for k, signal in enumerate(signals[1:-1]):
             has_pattern = network.rectified[k] and network.slope < 1
-            # σ keeps the sign, so what leaves a neuron tells what it received.
+            # σ keeps the sign, so what leaves a neuron shows the sign of what it received.
             active = np.asarray(signal) > 0 if has_pattern else np.ones(signal.shape, dtype=bool)
             before = active[:1] if latest[k] is None else latest[k]
             shares[k][here] = active.mean(axis=-1)
@@ -154,14 +154,14 @@ def _observed(stack: Saved, samples: Float[np.ndarray, "samples dim"]) -> Neuron
             groups[k] = _refined(groups[k], active)
             latest[k] = active[-1:]
     if times is None:
-        found = [LayerNeurons(k, s[0], g, None, None) for k, (s, g) in enumerate(zip(shares, groups, strict=True), 1)]
-        return Neurons(tuple(found), None)
-    found = []
+        layers = [LayerNeurons(k, s[0], g, None, None) for k, (s, g) in enumerate(zip(shares, groups, strict=True), 1)]
+        return Neurons(tuple(layers), None)
+    layers = []
     for k, (share, change, group) in enumerate(zip(shares, changed, groups, strict=True), 1):
         state = np.sign(share) + (share == 1)
         turned = np.diff(state, axis=0, prepend=state[:1]) != 0
-        found.append(LayerNeurons(k, share, group, _since(times, turned), _since(times, change)))
-    return Neurons(tuple(found), times)
+        layers.append(LayerNeurons(k, share, group, _since(times, turned), _since(times, change)))
+    return Neurons(tuple(layers), times)
 
 
 def _refined(

@@ -1,8 +1,8 @@
 """Every plateau of a run, explained, and its end predicted.
 
-How a run is cut is told in ``_cutting``, what awake neurons compute in ``_awake``, and what sleeping neurons will do in
+How a run is cut stands in ``_cutting``, what awake neurons compute in ``_awake``, and what sleeping neurons will do in
 ``_waking``, of several outputs also what grows in awake ones (``_inner_growth``). The explanation is for two layers; of
-any other network the plateaus, their levels and how linear the function is there are still told.
+any other network the plateaus, their levels and how linear the function is there are still reported.
 """
 
 import math
@@ -20,7 +20,7 @@ from biasfree.measure._cutting import SHOULDER, VISIBLE, Cut, cut
 from biasfree.measure._ending import ending
 from biasfree.measure._inner_growth import Part
 from biasfree.measure._linearity import linearity
-from biasfree.measure._reasons import NOT_TOLD, Reason, reason
+from biasfree.measure._reasons import NOT_EXPLAINED, Reason, reason
 from biasfree.measure._samples import Samples
 from biasfree.networks import Network
 from biasfree.shown import Shown
@@ -183,10 +183,10 @@ def plateaus(trajectory: "Trajectory") -> Plateaus:
 
     >>> import biasfree as bf
     >>> start = bf.Network.init([2, 50, 1], slope=0.0, init_scale=1e-8, seed=0)
-    >>> found = plateaus(bf.gradient_flow(start, bf.datasets.orthogonal_pair(), until=100))
-    >>> found.levels.round(3) + 0.0
+    >>> result = plateaus(bf.gradient_flow(start, bf.datasets.orthogonal_pair(), until=100))
+    >>> result.levels.round(3) + 0.0
     array([0.5 , 0.25, 0.  ])
-    >>> bool(abs(found.predicted_ends[:2] / found.ends[:2] - 1).max() < 0.02)
+    >>> bool(abs(result.predicted_ends[:2] / result.ends[:2] - 1).max() < 0.02)
     True
     """
     if not isinstance(getattr(trajectory, "template", None), Network):
@@ -244,7 +244,7 @@ def _explained(run: "Trajectory", each: Cut, way: list[tuple[np.ndarray, float]]
     common = (each.begin, each.end, level, float(run.times[at]), each.after, linear.error, linear.linear_map)
     simple = network.depth == 2 and not any(network.skips) and all(network.rectified)
     if not simple or run.settings["clock"] == "loss":
-        return Plateau(*common, _first_layer(network), None, None, None, (), math.nan, "", NOT_TOLD)
+        return Plateau(*common, _first_layer(network), None, None, None, (), math.nan, "", NOT_EXPLAINED)
     samples = Samples.of(run)
     sleeping = _awake.asleep(network, samples)
     groups = _awake.active_directions(network, ~sleeping, samples)
@@ -252,13 +252,13 @@ def _explained(run: "Trajectory", each: Cut, way: list[tuple[np.ndarray, float]]
     networks, quiet = _awake.linear_networks(groups), int(sleeping.sum())
     try:
         future = ending(run, each, sleeping, least)
-        told, growth = reason(future, each, run, way), future.waking.growth
+        why, growth = reason(future, each, run, way), future.waking.growth
     except ArithmeticError as undecided:
-        untold = Reason("not told", f"Its end is not predicted: {undecided}")
-        return Plateau(*common, groups, networks, quiet, (), (), math.nan, "", untold)
+        why = Reason("not told", f"Its end is not predicted: {undecided}")
+        return Plateau(*common, groups, networks, quiet, (), (), math.nan, "", why)
     if math.isfinite(each.end) and future.awake.stretches:
         way.append((future.awake.stretches[-1].residuals, each.end - sum(time for _, time in way)))
-    return Plateau(*common, groups, networks, quiet, growth, future.parts, future.end, future.by, told)
+    return Plateau(*common, groups, networks, quiet, growth, future.parts, future.end, future.by, why)
 
 
 def _first_layer(network: Network) -> tuple[ActiveDirection, ...]:

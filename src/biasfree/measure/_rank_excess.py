@@ -75,8 +75,8 @@ def rank_excess(run: "Trajectory") -> RankExcess:
     >>> import biasfree as bf
     >>> data = bf.datasets.symmetric_gaussian(dim=2, pairs=4, seed=0)
     >>> start = bf.Network.init([2, 3, 1], slope=1.0, init_scale=0.5, seed=0)
-    >>> found = rank_excess(bf.gradient_flow(start, data, until=5.0))
-    >>> found.holds, found.slack.shape == (len(found.times), 2)
+    >>> result = rank_excess(bf.gradient_flow(start, data, until=5.0))
+    >>> result.holds, result.slack.shape == (len(result.times), 2)
     (True, True)
     """
     if saved(run).times is None:
@@ -84,7 +84,7 @@ def rank_excess(run: "Trajectory") -> RankExcess:
     return beside_bound(run, structure(run))
 
 
-def beside_bound(run: "Trajectory", found: Structure) -> RankExcess:
+def beside_bound(run: "Trajectory", structure: Structure) -> RankExcess:
     """The same, where the structure is known already."""
     bound, decay, times = rank_bound(run.template), run.settings["weight_decay"], np.asarray(run.times)
     if decay and any(run.template.skips[each.layer - 1] == 1 for each in bound.layers):
@@ -94,28 +94,28 @@ def beside_bound(run: "Trajectory", found: Structure) -> RankExcess:
         )
     # On the loss clock the bound shrinks by an unknown factor; the start's still holds.
     fade = np.exp(-2 * decay * times) if run.settings["clock"] == "time" else np.ones(len(times))
-    spectra = [acting(found)[each.layer - 1] for each in bound.layers]
+    spectra = [acting(structure)[each.layer - 1] for each in bound.layers]
     return RankExcess(
         bound=bound,
         times=times,
         excess=np.stack([excess(each) for each in spectra], axis=-1),
         limit=fade[:, None] * bound.excess,
         size=np.stack([each.norm**2 for each in spectra], axis=-1),
-        misalignment=1 - found.alignment[:, bound.layers[0].layer - 1 :],
+        misalignment=1 - structure.alignment[:, bound.layers[0].layer - 1 :],
         misalignment_limit=bound.misalignment(np.stack([each.singular_values[:, 0] for each in spectra], axis=-1)),
     )
 
 
-def acting(found: Structure) -> tuple[Spectrum, ...]:
+def acting(structure: Structure) -> tuple[Spectrum, ...]:
     """Spectra of the matrices that the layers apply: I + W with an identity skip around the layer alone, else W."""
-    return tuple(found.blocks.get(layer, plain) for layer, plain in enumerate(found.layers, 1))
+    return tuple(structure.blocks.get(layer, plain) for layer, plain in enumerate(structure.layers, 1))
 
 
-def excess(found: Spectrum) -> Float[np.ndarray, "*saved"]:
+def excess(spectrum: Spectrum) -> Float[np.ndarray, "*saved"]:
     """‖A‖_F² − ‖A‖₂², without the cancellation."""
-    return (found.singular_values[..., 1:] ** 2).sum(axis=-1)
+    return (spectrum.singular_values[..., 1:] ** 2).sum(axis=-1)
 
 
-def shortfall(found: Spectrum) -> Float[np.ndarray, "*saved"]:
+def shortfall(spectrum: Spectrum) -> Float[np.ndarray, "*saved"]:
     """1 − ‖A‖₂/‖A‖_F, likewise."""
-    return found.residual(1) ** 2 / (1 + found.spectral_share)
+    return spectrum.residual(1) ** 2 / (1 + spectrum.spectral_share)

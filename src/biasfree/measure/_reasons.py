@@ -36,7 +36,7 @@ class Reason:
     text: str
 
 
-NOT_TOLD = Reason("not told", "It is explained for two-layer networks on the flow's own clock only.")
+NOT_EXPLAINED = Reason("not told", "It is explained for two-layer networks on the flow's own clock only.")
 
 
 def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndarray, float]]) -> Reason:
@@ -48,12 +48,12 @@ def reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndar
         run: the run.
         way: residuals and durations of the plateaus before it.
     """
-    told = _reason(future, each, run, way)
+    why = _reason(future, each, run, way)
     left_out = future.waking.undecided
     if not left_out:
-        return told
+        return why
     sleepers = "1 sleeper" if left_out == 1 else f"{left_out} sleepers"
-    return Reason(told.kind, f"{told.text} The way of {sleepers} could not be decided and is left out.")
+    return Reason(why.kind, f"{why.text} The way of {sleepers} could not be decided and is left out.")
 
 
 def _reason(future: Ending, each: Cut, run: "Trajectory", way: list[tuple[np.ndarray, float]]) -> Reason:

@@ -137,8 +137,8 @@ def skeleton(
         ValueError: several outputs, arguments out of range, a start from which nothing grows.
 
     >>> import biasfree as bf
-    >>> found = skeleton(bf.datasets.orthogonal_pair(), width=40)
-    >>> [round(float(x), 3) for x in found.levels], [round(float(x), 1) for x in found.taus]
+    >>> result = skeleton(bf.datasets.orthogonal_pair(), width=40)
+    >>> [round(float(x), 3) for x in result.levels], [round(float(x), 1) for x in result.taus]
     ([0.5, 0.25, 0.0], [0.9, 1.8])
     """
     neurons = checks.count(width, "width")
@@ -171,10 +171,10 @@ def _run(start: Network, scale: float, dataset: Dataset, loss: str, furthest: fl
 
 def _compared(staircases: tuple[Plateaus, ...], dataset: Dataset, loss: str) -> Skeleton:
     first = float(staircases[-1].levels[0]) if len(staircases[-1]) else float("nan")
-    lists = [list(found) for found in staircases]
+    lists = [list(staircase) for staircase in staircases]
     agreed = 0
-    while all(len(found) > agreed for found in lists):
-        levels = [found[agreed].level for found in lists]
+    while all(len(staircase) > agreed for staircase in lists):
+        levels = [staircase[agreed].level for staircase in lists]
         if max(levels) - min(levels) > _SAME_LEVEL * first:
             break
         agreed += 1
@@ -184,8 +184,8 @@ def _compared(staircases: tuple[Plateaus, ...], dataset: Dataset, loss: str) -> 
     exists, change = agreed == longest, ""
     if not exists:
         shown = ", ".join(
-            f"{scale:g}: {found[agreed].level:.4g}" if len(found) > agreed else f"{scale:g}: none"
-            for scale, found in zip(SCALES, lists, strict=True)
+            f"{scale:g}: {staircase[agreed].level:.4g}" if len(staircase) > agreed else f"{scale:g}: none"
+            for scale, staircase in zip(SCALES, lists, strict=True)
         )
         change = (
             f"Plateau {agreed + 1} is not the same at all scales (loss at {shown}): a basin of sleepers has emptied "
@@ -197,7 +197,7 @@ def _compared(staircases: tuple[Plateaus, ...], dataset: Dataset, loss: str) -> 
 
 def _drop(lists: "list[list[Plateau]]", k: int, logs: np.ndarray) -> Drop:
     """Half way from plateau k − 1 to plateau k at each scale, and in the limit."""
-    times = np.array([0.5 * (found[k - 1].end + found[k].begin) for found in lists])
+    times = np.array([0.5 * (staircase[k - 1].end + staircase[k].begin) for staircase in lists])
     taus = times / logs
     # t = τ∞ ln(1/γ) + c: two starts give the slope.
     near, far = np.diff(times) / np.diff(logs)

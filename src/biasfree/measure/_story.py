@@ -19,15 +19,15 @@ _SHOWN = 4
 _LINEAR = 0.1
 
 
-def story(found: "Plateaus") -> str:
+def story(plateaus: "Plateaus") -> str:
     """What happens, plateau by plateau."""
-    count = len(found)
-    head = f"{found.subject}, from weights of size {found.init_scale:.3g} to t = {found.until:.4g}: "
+    count = len(plateaus)
+    head = f"{plateaus.subject}, from weights of size {plateaus.init_scale:.3g} to t = {plateaus.until:.4g}: "
     head += "no plateau" if not count else "1 plateau" if count == 1 else f"{count} plateaus"
     rows = [head + "."]
-    for number, each in enumerate(found, 1):
+    for number, each in enumerate(plateaus, 1):
         rows.append(f"{number}. {plateau(each)}")
-    if found.falling:
+    if plateaus.falling:
         rows.append("The run ends while the loss is still falling.")
     return "\n".join(rows)
 

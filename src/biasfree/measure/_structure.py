@@ -159,10 +159,10 @@ def structure(subject: Network | Run) -> Structure:
         ValueError: anything else.
 
     >>> from biasfree import Network
-    >>> found = structure(Network.aligned_relu([3, 6, 6, 1], init_scale=0.1, seed=0))
-    >>> [int(layer.rank()) for layer in found.layers]
+    >>> result = structure(Network.aligned_relu([3, 6, 6, 1], init_scale=0.1, seed=0))
+    >>> [int(layer.rank()) for layer in result.layers]
     [1, 2, 1]
-    >>> float(found.layers[1].negative_mass)
+    >>> float(result.layers[1].negative_mass)
     0.0
     """
     stack = saved(subject)
@@ -188,8 +188,8 @@ def spectrum(matrices: Float[Any, "*saved out in"], name: str = "W") -> Spectrum
     Raises:
         ValueError: not a matrix, or entries that are not finite.
 
-    >>> found = spectrum([[3.0, 0.0], [0.0, -4.0]])
-    >>> found.singular_values, float(found.residual(1)), float(found.negative_mass)
+    >>> result = spectrum([[3.0, 0.0], [0.0, -4.0]])
+    >>> result.singular_values, float(result.residual(1)), float(result.negative_mass)
     (array([4., 3.]), 0.6, 0.8)
     """
     matrices = checks.finite(checks.numeric(matrices, name), name)

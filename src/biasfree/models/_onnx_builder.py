@@ -53,7 +53,7 @@ class Builder:
             raise ValueError(f"the node {title} uses {missing[0][:40]!r}, which is neither stored nor computed before")
         lost = [n for n in names if n in self.lost]
         if lost:
-            self._lose(proto, self.lost[lost[0]], names)
+            self._leave_out(proto, self.lost[lost[0]], names)
             return
         attributes = attributes_of(proto)
         try:
@@ -67,7 +67,7 @@ class Builder:
                 raise UnknownError(f"the operator {title} is not one we know")
             result = rule(Call(self, proto, attributes, title))
         except UnknownError as error:
-            self._lose(proto, str(error), names)
+            self._leave_out(proto, str(error), names)
             return
         if isinstance(result, np.ndarray):
             self.constants[proto.output[0]] = result
@@ -98,11 +98,11 @@ class Builder:
             if len(outputs) > 1:
                 left_out.append(f"Of its {len(outputs)} outputs only {known[0]!r} is inspected.")
         else:
-            weighty = [p for p in self.feeding if self._weighty(p)]
+            with_weights = [p for p in self.feeding if self._has_weights(p)]
             reason = self.lost.get(outputs[0], "its output is constant")
-            if not weighty:
+            if not with_weights:
                 raise ValueError(f"{reason}, and no layer of weights comes before it")
-            output = max(weighty)
+            output = max(with_weights)
             left_out.append(f"From there on it is left out: {reason}. What follows is about {self._name(output)}.")
         if output < self.count:
             raise ValueError("its output is its input")
@@ -124,7 +124,7 @@ class Builder:
             raise ValueError("one of its inputs does not reach its output")
         return nodes
 
-    def _weighty(self, place: int) -> bool:
+    def _has_weights(self, place: int) -> bool:
         stack, seen = [place], set()
         while stack:
             at = stack.pop()
@@ -140,7 +140,7 @@ class Builder:
     def _name(self, place: int) -> str:
         return "its input" if place < self.count else f"what {self.nodes[place - self.count]} gives"
 
-    def _lose(self, proto: Any, reason: str, names: list[str]) -> None:
+    def _leave_out(self, proto: Any, reason: str, names: list[str]) -> None:
         self.feeding += [self.places[n] for n in names if n in self.places]
         for name in proto.output:
             self.lost[name] = reason

@@ -16,7 +16,7 @@ _SPECTRA = 8
 _LEAST = 1e-16
 
 
-def plot_inspection(found: "Inspection") -> "Figure":
+def plot_inspection(inspection: "Inspection") -> "Figure":
     """Left: what of each sample's output is not linear, sorted. Right: singular values of A_x, or its one row."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -24,33 +24,33 @@ def plot_inspection(found: "Inspection") -> "Figure":
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.0, 2.7), layout="constrained")
         left, right = figure.subplots(1, 2)
-        missed = np.sort(np.maximum(np.nan_to_num(found.share.per_sample_distance, nan=1.0), _LEAST))
+        missed = np.sort(np.maximum(np.nan_to_num(inspection.share.per_sample_distance, nan=1.0), _LEAST))
         many = len(missed) > 30
         left.semilogy(np.arange(1, len(missed) + 1), missed, "-" if many else ".-", color=COLOURS[0], label="samples")
         left.axhline(
-            max(found.share.distance, _LEAST), color="black", linewidth=0.8, linestyle="--", label="all together"
+            max(inspection.share.distance, _LEAST), color="black", linewidth=0.8, linestyle="--", label="all together"
         )
         if missed[-1] < 1e-12:
             # Nothing but rounding: a scale of its own would show it as if it were something.
             left.set_ylim(_LEAST / 10, 1.0)
-        left.set_xlabel(f"samples of {found.points.name}, sorted")
+        left.set_xlabel(f"samples of {inspection.points.name}, sorted")
         left.set_ylabel("not linear, $\\|f-Mx\\|/\\|f\\|$")
         left.legend()
-        maps = () if found.local is None else found.local.maps[:_SPECTRA]
+        maps = () if inspection.local is None else inspection.local.maps[:_SPECTRA]
         if not maps:
             right.text(0.5, 0.5, "$A_x$ is too large to be formed", ha="center", transform=right.transAxes)
         elif len(maps[0].singular_values) == 1:
-            _draw_rows(right, found)
+            _draw_rows(right, inspection)
         else:
-            _draw_spectra(right, found)
+            _draw_spectra(right, inspection)
     return figure
 
 
-def _draw_spectra(panel: "Axes", found: "Inspection") -> None:
+def _draw_spectra(panel: "Axes", inspection: "Inspection") -> None:
     """Singular values of local maps; what rounding leaves is not shown."""
     from matplotlib.ticker import MaxNLocator
 
-    maps = () if found.local is None else found.local.maps[:_SPECTRA]
+    maps = () if inspection.local is None else inspection.local.maps[:_SPECTRA]
     for k, each in enumerate(maps):
         values = each.singular_values[each.singular_values > each.resolution]
         if len(values):
@@ -69,16 +69,16 @@ def _draw_spectra(panel: "Axes", found: "Inspection") -> None:
         panel.legend(ncols=2 if len(maps) > 4 else 1)
 
 
-def _draw_rows(panel: "Axes", found: "Inspection") -> None:
+def _draw_rows(panel: "Axes", inspection: "Inspection") -> None:
     """A single output has one row A_x, its slopes: shown themselves, beside the best linear map."""
     from matplotlib.ticker import MaxNLocator
 
-    maps = () if found.local is None else found.local.maps
+    maps = () if inspection.local is None else inspection.local.maps
     for k, each in enumerate(maps):
         row = each.matrix.reshape(-1)
         panel.plot(np.arange(1, len(row) + 1), row, ".", color=COLOURS[0], markersize=4, label="_" * bool(k) + "$A_x$")
-    if found.linear_map is not None and np.size(found.linear_map) == maps[0].matrix.size:
-        row = np.asarray(found.linear_map).reshape(-1)
+    if inspection.linear_map is not None and np.size(inspection.linear_map) == maps[0].matrix.size:
+        row = np.asarray(inspection.linear_map).reshape(-1)
         panel.plot(np.arange(1, len(row) + 1), row, "_", color="black", markersize=12, label="best linear map")
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_xlabel("input $j$")
@@ -86,24 +86,24 @@ def _draw_rows(panel: "Axes", found: "Inspection") -> None:
     panel.legend()
 
 
-def plot_layers(found: "Inspection") -> "Figure":
+def plot_layers(inspection: "Inspection") -> "Figure":
     """Left: the network's first output against that of the best linear map. Right: singular values of each layer."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    layers, linear_map = found.layers, found.linear_map
+    layers, linear_map = inspection.layers, inspection.linear_map
     if layers is None or linear_map is None:
         raise ValueError("only fully connected chains have this picture.")
-    points = found.points.spread(len(found.outputs)).x
-    outputs, straight = found.outputs[:, 0], points @ np.atleast_2d(linear_map)[0]
+    points = inspection.points.spread(len(inspection.outputs)).x
+    outputs, straight = inspection.outputs[:, 0], points @ np.atleast_2d(linear_map)[0]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.0, 2.7), layout="constrained")
         left, right = figure.subplots(1, 2)
         ends = [min(straight.min(), outputs.min()), max(straight.max(), outputs.max())]
         left.plot(ends, ends, color="black", linewidth=0.8, linestyle="--", label="linear")
         left.plot(straight, outputs, ".", color=COLOURS[0], markersize=2.5, label="network")
-        left.set_xlabel(f"best linear map $Mx$, $x$ from {found.points.name}")
-        left.set_ylabel("first output $f_1(x)$" if found.outputs.shape[1] > 1 else "output $f(x)$")
+        left.set_xlabel(f"best linear map $Mx$, $x$ from {inspection.points.name}")
+        left.set_ylabel("first output $f_1(x)$" if inspection.outputs.shape[1] > 1 else "output $f(x)$")
         left.legend()
         for k, weight in enumerate(layers.weights):
             values = np.linalg.svd(weight, compute_uv=False)
@@ -119,16 +119,16 @@ def plot_layers(found: "Inspection") -> "Figure":
     return figure
 
 
-def plot_filters(found: "Inspection") -> "Figure":
+def plot_filters(inspection: "Inspection") -> "Figure":
     """The image, rows of A_x as images at three pixels of it, and its leading singular vectors."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    local = found.local
+    local = inspection.local
     if local is None or len(local.shape) != 3:
         raise ValueError("equivalent filters are those of networks from images to images.")
     each, (_, height, width) = local.maps[0], local.shape
-    image = found.points.values[0][each.sample][0]
+    image = inspection.points.values[0][each.sample][0]
     pixels = [(height // 2, width // 2), (height // 4, width // 4), (height // 4, 3 * width // 4)]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.0, 3.9), layout="constrained")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _GRID = 121
 _SAMPLES, _LINES, _PANELS, _NAMED = 400, 40, 4, 12
 # Where outputs are below this share of the targets all around, there is silence and no line where they change sign.
-_SILENT = 1e-3
+_NEGLIGIBLE = 1e-3
 
 
 def output_map(network: Network, data: Dataset, *, reach: float | None = None) -> "Figure":
@@ -91,10 +91,10 @@ def draw_map(
         surface = values[..., output]
         image = axes.pcolormesh(side, side, surface, rasterized=True, shading="auto", **colour_of)
         if surface.min() < 0 < surface.max():
-            silent = maximum_filter(np.abs(surface), 3) < _SILENT * top
-            if not silent.all():
-                heard = np.ma.masked_array(surface, silent)
-                axes.contour(side, side, heard, levels=[0.0], colors="grey", linewidths=0.7)
+            negligible = maximum_filter(np.abs(surface), 3) < _NEGLIGIBLE * top
+            if not negligible.all():
+                visible = np.ma.masked_array(surface, negligible)
+                axes.contour(side, side, visible, levels=[0.0], colors="grey", linewidths=0.7)
     if samples:
         axes.scatter(points[seen, 0], points[seen, 1], c=targets[seen], **colour_of, **spots)
     axes.set(xlabel=names[0], ylabel=names[1], xlim=(-half, half), ylim=(-half, half))

@@ -149,7 +149,7 @@ class Workers:
                 del os.environ[name]
 
     def run(self, tasks: Sequence[tuple[str, Sequence[str], str, Request]], notify: Callable[..., None]) -> None:
-        """Have all tasks done; ``tell`` is called with what they report."""
+        """Have all tasks done; ``notify`` is called with what they report."""
         for task in (*tasks, *[None] * len(self._processes)):
             self._tasks.put(task)
         while any(process.is_alive() for process in self._processes) or not self._news.empty():

@@ -79,11 +79,11 @@ def find(wanted: Sequence[str]) -> tuple[Study, ...]:
     Raises:
         ValueError: a name that is not known, or a number that no study shows.
     """
-    ids = {study for name in wanted for study in _meant(name)}
+    ids = {study for name in wanted for study in _study_ids(name)}
     return tuple(study for study in studies() if not wanted or study.id in ids)
 
 
-def _meant(name: str) -> tuple[str, ...]:
+def _study_ids(name: str) -> tuple[str, ...]:
     """The ids of the studies that a name means."""
     known = names()
     if name in known:

@@ -28,6 +28,6 @@ def _gradient(network: bf.Network, inputs: Any, targets: Any, *, loss: str) -> b
 
 
 def apart(measured: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    """‖found − expected‖/‖found‖, all layers together."""
+    """‖measured − expected‖/‖measured‖, all layers together."""
     gap = sum(float(np.sum((a - b) ** 2)) for a, b in zip(measured, expected, strict=True))
     return float(np.sqrt(gap / sum(float(np.sum(a**2)) for a in measured)))

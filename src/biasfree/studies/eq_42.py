@@ -9,7 +9,7 @@ from biasfree.studies._velocity import velocity
 
 
 def run(seed: int, quick: bool, protocol: str) -> Result:
-    """Mended and printed right sides beside the gradient, layer by layer, at several depths."""
+    """Corrected and printed right sides beside the gradient, layer by layer, at several depths."""
     data = small_set(seed)
     corrected, outer, middle, linear = [], [], [], []
 

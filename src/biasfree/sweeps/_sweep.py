@@ -92,10 +92,10 @@ def sweep(
         KeyboardInterrupt: on Ctrl-C; finished runs are kept.
 
     >>> from biasfree import sweeps
-    >>> found = sweep(
+    >>> result = sweep(
     ...     {"data": "xor", "width": 20, "until": 2}, {"slope": [0.0, 0.5]}, keep=["final_loss"], seeds=2
     ... )
-    >>> dict(found.dataset.final_loss.sizes)
+    >>> dict(result.dataset.final_loss.sizes)
     {'slope': 2, 'seed': 2}
     """
     plan = Plan.of(run, axes, keep, seeds, refine=refine, levels=levels, title=title)
@@ -121,10 +121,10 @@ def run_plan(
         known = Known([] if store is None else store.read())
         fine = [_refine.finest(axis, plan.levels if plan.refine else 0) for axis in plan.axes.values()]
         running = _Running(plan, fine, known, store, interruption.pressed, progress)
-        asked = held.enter_context(_lazy_engine(workers, scheduler, interruption))
-        table = _whole_grid(running, asked)
+        get_engine = held.enter_context(_lazy_engine(workers, scheduler, interruption))
+        table = _whole_grid(running, get_engine)
         if plan.refine is not None:
-            _refined(running, asked, table)
+            _refined(running, get_engine, table)
     return assembled(plan, fine, table, running.tally(), None if folder is None else Path(folder))
 
 
@@ -167,10 +167,10 @@ class _Running:
 
         if len(missing):
             chosen = get_engine()
-            self._tell(chosen)
+            self._report(chosen)
             for runs, finished in chosen.batches(self._spec, missing, cells, self._stopped):
                 self._take(table, keys, runs, finished)
-                self._tell(chosen)
+                self._report(chosen)
         if self._stopped():
             raise KeyboardInterrupt
         return table
@@ -188,7 +188,7 @@ class _Running:
         if lasting.any():
             self._store.write(batch.only(lasting))
 
-    def _tell(self, chosen: Engine) -> None:
+    def _report(self, chosen: Engine) -> None:
         if self._progress is not None:
             since = time.perf_counter() - self._began
             self._progress(
@@ -196,7 +196,7 @@ class _Running:
             )
 
 
-def _whole_grid(running: _Running, asked: Callable[[], Engine]) -> Table:
+def _whole_grid(running: _Running, get_engine: Callable[[], Engine]) -> Table:
     axes = list(running.plan.axes.values())
     steps = [
         max(1, (len(values) - 1) // max(1, len(axis.values) - 1))
@@ -204,12 +204,12 @@ def _whole_grid(running: _Running, asked: Callable[[], Engine]) -> Table:
     ]
     sizes = [len(axis.values) for axis in axes]
     points = np.stack(np.unravel_index(np.arange(int(np.prod(sizes))), sizes), axis=1) * np.array(steps)
-    table = running.compute(points, asked)
+    table = running.compute(points, get_engine)
     table.points, table.level = points, np.zeros(len(points), dtype=np.int8)
     return table
 
 
-def _refined(running: _Running, asked: Callable[[], Engine], table: Table) -> None:
+def _refined(running: _Running, get_engine: Callable[[], Engine], table: Table) -> None:
     """Add the points of every level to ``table``."""
     plan = running.plan
     assert plan.refine is not None
@@ -227,7 +227,7 @@ def _refined(running: _Running, asked: Callable[[], Engine], table: Table) -> No
         if not wanted:
             return
         points = np.array(wanted)
-        new = running.compute(points, asked)
+        new = running.compute(points, get_engine)
         new.points, new.level = points, np.full(len(points), level, dtype=np.int8)
         table.append(new)
 

@@ -223,13 +223,13 @@ def _label_limit(
         curvature = np.maximum(curvature, sys.float_info.epsilon * strongest)
         aim = frame @ _shrunk(curvature, curvature * (frame.T @ weights) - frame.T @ gradient, decay)
         step = aim - weights
-        promised = gradient @ step + decay * (np.linalg.norm(aim) - np.linalg.norm(weights))
+        predicted_change = gradient @ step + decay * (np.linalg.norm(aim) - np.linalg.norm(weights))
         here, part = objective(weights), 1.0
         slack = 4 * sys.float_info.epsilon * here
         # Newton's error is squared by each step: after this one it is below rounding.
-        if -promised <= slack or np.linalg.norm(step) <= 1e-9 * np.linalg.norm(aim):
+        if -predicted_change <= slack or np.linalg.norm(step) <= 1e-9 * np.linalg.norm(aim):
             return aim / unit
-        while objective(weights + part * step) > here + 1e-4 * part * promised + slack and part > 1e-12:
+        while objective(weights + part * step) > here + 1e-4 * part * predicted_change + slack and part > 1e-12:
             part /= 2
         weights = weights + part * step
     raise ValueError(

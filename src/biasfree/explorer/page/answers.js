@@ -55,8 +55,8 @@ export class Answers {
       const answer = await this.fetched(`api/${kind}`, {
         method: "POST", body, headers: { "content-type": "application/json" }, signal: control.signal,
       });
-      const found = await answer.arrayBuffer();
-      return control.signal.aborted ? null : found;
+      const buffer = await answer.arrayBuffer();
+      return control.signal.aborted ? null : buffer;
     } catch (error) {
       if (control.signal.aborted || error.status === 409) return null;
       throw error;
@@ -75,8 +75,8 @@ export class Answers {
   }
 
   async upload(file, target) {
-    const asked = new URLSearchParams({ page: this.page, name: file.name, ...(target ? { target } : {}) });
-    return (await this.fetched(`api/data?${asked}`, { method: "POST", body: await file.arrayBuffer() })).json();
+    const query = new URLSearchParams({ page: this.page, name: file.name, ...(target ? { target } : {}) });
+    return (await this.fetched(`api/data?${query}`, { method: "POST", body: await file.arrayBuffer() })).json();
   }
 
   async fetched(address, options) {
@@ -88,8 +88,8 @@ export class Answers {
       throw new Lost("the server does not answer");
     }
     if (!answer.ok) {
-      const told = await answer.json().catch(() => ({ error: `the server answered ${answer.status}.` }));
-      throw Object.assign(new Error(told.error), { status: answer.status });
+      const refusal = await answer.json().catch(() => ({ error: `the server answered ${answer.status}.` }));
+      throw Object.assign(new Error(refusal.error), { status: answer.status });
     }
     return answer;
   }

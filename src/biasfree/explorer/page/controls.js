@@ -117,7 +117,7 @@ export class Controls {
       const file = this.choices.file ? [["file", this.choices.file.name]] : [];
       options = [...file, ...[...Object.keys(this.choices.data), "points"].map((name) => [name, NAMES[name]])];
     } else options = this.choices[row.options].map((each) => [each, typeof each === "number" ? brief(each) : each]);
-    const inside = options.map(([value, told]) => `<option value="${value}">${told}</option>`).join("");
+    const inside = options.map(([value, label]) => `<option value="${value}">${label}</option>`).join("");
     const element = this.line(row, `<select id="c-${row.field}">${inside}</select>`);
     const select = element.querySelector("select");
     const number = typeof options[0][0] === "number";
@@ -141,7 +141,7 @@ export class Controls {
     const element = document.createElement("div");
     element.className = "row";
     element.dataset.field = row.field;
-    const inside = row.options.map(([value, told]) => `<label><input type="radio" name="${row.field}" value="${value}" id="c-${row.field}-${value}">${told}</label>`).join("");
+    const inside = row.options.map(([value, label]) => `<label><input type="radio" name="${row.field}" value="${value}" id="c-${row.field}-${value}">${label}</label>`).join("");
     element.innerHTML = `<label id="l-${row.field}">${row.label}</label><div class="either" role="radiogroup" aria-labelledby="l-${row.field}">${inside}</div>`;
     const number = typeof row.options[0][0] === "number";
     element.addEventListener("change", (event) => this.write(row, number ? Number(event.target.value) : event.target.value));

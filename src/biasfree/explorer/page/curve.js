@@ -10,7 +10,7 @@ const CLOSEST = 1e-4; // of the whole axis: no zoom goes further
 const DASHES = ["dot", "dashdot", "longdash"];
 
 export class Curve {
-  // `scrubbed` is told a place on the axis, from 0 to 1; `zoomed` a part of it, or null for all.
+  // `scrubbed` is called with a place on the axis, from 0 to 1, `zoomed` with a part of it, or null for all.
   constructor(scrubbed, zoomed) {
     this.plot = document.getElementById("plot");
     this.canvas = document.getElementById("cursor");
@@ -111,34 +111,34 @@ export class Curve {
     const scales = run.head.scales;
     const own = scales.name;
     const stretched = (array, by) => Array.from(array, (t) => this.on(shown.axis, t, by));
-    const found = [];
+    const traces = [];
     const others = beside?.head.curves ?? [];
     others.forEach((curve, i) => {
       const twin = curve.slope === 1;
-      found.push({
+      traces.push({
         x: stretched(beside.arrays[`${curve.key}_times`], curve.scales), y: beside.arrays[`${curve.key}_losses`],
         name: curve.name, mode: "lines",
         line: { color: twin ? c.twin : c.slopes[1 + (i % 4)], width: twin ? 2.2 : 2, dash: twin ? "dash" : "solid" },
       });
     });
-    found.push({
+    traces.push({
       x: stretched(times, scales), y: losses, name: own, mode: "lines", line: { color: c.run, width: 3 },
     });
     (beside?.head.predictions ?? []).forEach((prediction, i) => {
-      found.push({
+      traces.push({
         x: stretched(beside.arrays[`${prediction.key}_times`], scales), y: beside.arrays[`${prediction.key}_losses`],
         name: `predicted: ${prediction.name}`, mode: "lines",
         line: { color: c.theory, width: 2.4, dash: DASHES[i % DASHES.length] },
       });
     });
     if (shown.events && run.arrays.event_times) {
-      found.push({
+      traces.push({
         x: stretched(run.arrays.event_times, scales), y: Array(run.arrays.event_times.length).fill(0.02), yaxis: "y2",
         name: "events", mode: "markers",
         marker: { symbol: "line-ns-open", size: 9, color: c.quiet, line: { width: 1 } },
       });
     }
-    return found;
+    return traces;
   }
 
   range() {
@@ -224,7 +224,7 @@ export class Curve {
     const traces = this.traces();
     await Plotly.react(this.plot, traces, this.layout(traces), { displayModeBar: false, responsive: false, staticPlot: true });
     this.legend();
-    this.plot.setAttribute("aria-label", this.told());
+    this.plot.setAttribute("aria-label", this.description());
     this.cursor(this.at ?? 0);
   }
 
@@ -245,7 +245,7 @@ export class Curve {
     document.getElementById("curve-legend").replaceChildren(...items);
   }
 
-  told() {
+  description() {
     const { times, losses } = this.run.arrays;
     return `Loss from ${digits(losses[0], 4)} at t = 0 to ${digits(losses.at(-1), 4)} at t = ${digits(times.at(-1), 4)}`;
   }

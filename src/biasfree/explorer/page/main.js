@@ -13,9 +13,9 @@ import { LONGEST_ADDRESS, State } from "explorer/state.js";
 
 const $ = (id) => document.getElementById(id);
 const SLOW = 4; // seconds from which on a coarser run is offered
-const STILL = 300; // ms that the controls must have rested before theory and diagnosis are asked
+const STILL = 300; // ms that the controls must have rested before theory and diagnosis are requested
 const COARSE = { width: 40, rtol: 1e-3 };
-const PLACES = { beside: "theory", plateaus: "plateau", diagnose: "diagnosis" }; // where answers that come later are told
+const PLACES = { beside: "theory", plateaus: "plateau", diagnose: "diagnosis" }; // where answers that come later are shown
 
 class Page {
   constructor(offline, answers, choices) {
@@ -68,10 +68,10 @@ class Page {
     for (const button of document.querySelectorAll("#gallery button")) button.setAttribute("aria-current", button.dataset.id === this.state.shown.gallery);
     const prepared = this.choices.gallery.find((each) => each.id === this.state.shown.gallery);
     $("caption").hidden = !prepared;
-    $("caption").textContent = prepared?.told ?? "";
+    $("caption").textContent = prepared?.description ?? "";
     if (what === "view") {
-      this.newest = this.state.asked();
-      document.body.dataset.state = "asked";
+      this.newest = this.state.request();
+      document.body.dataset.state = "requested";
       this.runner.ask(this.newest);
     } else if (this.run) this.redraw();
     this.write();
@@ -115,8 +115,8 @@ class Page {
       this.state.set({ data: "points", inputs, targets, name });
       this.toast(`Read ${file.name}: ${inputs.length} samples.`);
     } catch (error) {
-      const asked = !target && /no column 'target'/.test(error.message) && prompt(`${error.message}\n\nColumn to predict:`);
-      if (asked) return this.upload(file, asked);
+      const column = !target && /no column 'target'/.test(error.message) && prompt(`${error.message}\n\nColumn to predict:`);
+      if (column) return this.upload(file, column);
       this.failed(error);
     }
   }
@@ -162,33 +162,33 @@ class Page {
       this.beside = unpack(buffer);
       this.code.beside = this.beside.head.code;
       this.redraw();
-      this.theoryTold();
+      this.showTheory();
     });
     this.answered("diagnose", view, (buffer) => {
-      const told = JSON.parse(new TextDecoder().decode(buffer));
-      this.code.diagnose = told.code;
-      this.headline = told.headline;
-      const [, verdict, rest] = told.headline.match(/^([^:]*): (.*)$/s) ?? [null, told.verdict, told.headline];
+      const diagnosis = JSON.parse(new TextDecoder().decode(buffer));
+      this.code.diagnose = diagnosis.code;
+      this.headline = diagnosis.headline;
+      const [, verdict, rest] = diagnosis.headline.match(/^([^:]*): (.*)$/s) ?? [null, diagnosis.verdict, diagnosis.headline];
       $("diagnosis").innerHTML = `<span class="chip">${escaped(verdict)}</span>${escaped(rest)}.`;
     });
     this.answered("plateaus", view, (buffer) => {
-      const told = JSON.parse(new TextDecoder().decode(buffer));
-      this.plateaus = told.plateaus;
-      this.departure = told.departure;
-      this.code.plateaus = told.code;
+      const answer = JSON.parse(new TextDecoder().decode(buffer));
+      this.plateaus = answer.plateaus;
+      this.departure = answer.departure;
+      this.code.plateaus = answer.code;
       this.redraw();
-      this.theoryTold();
+      this.showTheory();
     });
   }
 
-  // Who waits is told so, and for how long already.
+  // What is being computed, and for how long already.
   waiting(began) {
-    clearTimeout(this.tellingAgain);
+    clearTimeout(this.waitingAgain);
     const seconds = Math.floor((performance.now() - began) / 1000);
     for (const kind of this.pending) {
       $(PLACES[kind]).textContent = `${kind === "plateaus" ? "Plateaus: computing" : "Computing"} …${seconds ? ` ${seconds} s` : ""}`;
     }
-    if (this.pending.size) this.tellingAgain = setTimeout(() => this.waiting(began), 1000);
+    if (this.pending.size) this.waitingAgain = setTimeout(() => this.waiting(began), 1000);
   }
 
   async answered(kind, view, then) {
@@ -204,7 +204,7 @@ class Page {
       this.pending.delete(kind);
       $(place).textContent = error.message;
     }
-    this.codeTold();
+    this.showCode();
     $(place).classList.remove("waiting");
     document.body.dataset[kind] = "done";
   }
@@ -238,9 +238,9 @@ class Page {
     element.querySelector("div").style.backgroundSize = `${100 * share}% 100%`;
     const left = share > 0.02 ? seconds / share : 0;
     const long = left > SLOW || waited > SLOW;
-    const told = { starting: "the server compiles, some seconds …", waiting: "waiting for a free worker …" }[state]
+    const text = { starting: "the server compiles, some seconds …", waiting: "waiting for a free worker …" }[state]
       ?? (left > SLOW ? `this takes about ${Math.round(left)} s` : `${waited.toFixed(1)} s`);
-    element.querySelector("span").textContent = told;
+    element.querySelector("span").textContent = text;
     $("coarser").hidden = !(long && state === "running" && (this.state.view.width > COARSE.width || this.state.view.rtol < COARSE.rtol));
   }
 
@@ -262,8 +262,8 @@ class Page {
     const { times, losses } = this.run.arrays, index = this.index();
     this.curve.cursor(index);
     this.panels.draw(this.frame);
-    this.plateauTold();
-    this.codeTold();
+    this.showPlateau();
+    this.showCode();
     const time = $("time"), place = 1000 * this.curve.place(index);
     time.value = place;
     time.setAttribute("aria-valuetext", `t = ${brief(times[index])}, loss ${digits(losses[index], 4)}`);
@@ -272,16 +272,16 @@ class Page {
   }
 
   // What is known of the plateau that the cursor stands on.
-  plateauTold() {
+  showPlateau() {
     if (!this.plateaus) return;
     const now = this.run.arrays.times[this.index()];
     const at = this.plateaus.findIndex(({ begin, end }) => begin <= now && now <= end);
-    const text = at < 0 ? "The cursor is between plateaus." : `Plateau ${at + 1} of ${this.plateaus.length}. ${this.plateaus[at].told}`;
+    const text = at < 0 ? "The cursor is between plateaus." : `Plateau ${at + 1} of ${this.plateaus.length}. ${this.plateaus[at].description}`;
     if ($("plateau").textContent !== text) $("plateau").textContent = text;
   }
 
   // One program: the run, the network at the cursor, and what came after.
-  codeTold() {
+  showCode() {
     const { times } = this.run.arrays, index = this.index();
     const now = `now = run.networks[${index}]  # at t = ${times[index]}, the time of the cursor\n`;
     const { run, beside, plateaus, diagnose } = this.code;
@@ -317,7 +317,7 @@ class Page {
 
   words() {
     const { head } = this.run, { summary } = head;
-    $("told").textContent = `${summary.network} on ${head.data.told}`;
+    $("subtitle").textContent = `${summary.network} on ${head.data.description}`;
     const gauges = [["balance drift", summary.balance_drift], ["energy gap", summary.energy_gap], ["admissibility", summary.admissibility]];
     $("gauges").innerHTML = gauges.map(([name, value]) => {
       const size = value === null ? 0 : Math.min(100, Math.max(2, 100 * (1 + Math.log10(Math.max(value, 1e-16)) / 16)));
@@ -328,11 +328,11 @@ class Page {
     $("axis").querySelector("[value=ratio]").disabled = head.scales.ratio === null;
   }
 
-  theoryTold() {
+  showTheory() {
     if (!this.beside) return;
     const { predictions, why_no_prediction: why } = this.beside.head;
-    const told = predictions.map(({ name, note }) => `${name}: ${note}`);
-    $("theory").textContent = [this.departure?.told, ...told, why].filter(Boolean).join(" ");
+    const notes = predictions.map(({ name, note }) => `${name}: ${note}`);
+    $("theory").textContent = [this.departure?.description, ...notes, why].filter(Boolean).join(" ");
   }
 
   banner(text) {
@@ -407,10 +407,10 @@ class Page {
     if (this.run) this.redraw();
   }
 
-  async copy(text, told) {
+  async copy(text, message) {
     try {
       await navigator.clipboard.writeText(text);
-      this.toast(told);
+      this.toast(message);
     } catch {
       this.toast("This browser does not let pages copy; the address bar holds the link.");
     }
@@ -418,7 +418,7 @@ class Page {
 
   async save(kind) {
     const { summary, data } = this.run.head;
-    const caption = `${summary.network} on ${data.told}; loss ${digits(this.run.arrays.losses[this.index()])} at t = ${digits(this.run.arrays.times[this.index()])}. ${this.headline ? `Diagnosis: ${this.headline}.` : ""}`;
+    const caption = `${summary.network} on ${data.description}; loss ${digits(this.run.arrays.losses[this.index()])} at t = ${digits(this.run.arrays.times[this.index()])}. ${this.headline ? `Diagnosis: ${this.headline}.` : ""}`;
     if (kind === "png") return download(await picturePNG(caption, this.panels), "biasfree-view.png");
     if (kind === "svg") return download(await pictureSVG(caption, this.panels), "biasfree-view.svg", "image/svg+xml");
     this.toast("One moment …");

@@ -30,7 +30,7 @@ export class Panels {
     if (run !== this.run) this.look = null;
     Object.assign(this, { run, shown });
     document.getElementById("outputs-figure").hidden = run.head.samples.dim - (run.head.plane.kind === "stacked ones") <= 2;
-    // Samples are told apart by their sign where they are labels, else by shade.
+    // Samples are distinguished by their sign where they are labels, else by shade.
     this.labels = run.arrays.targets.every((y) => Math.abs(y) === 1);
     this.legends();
   }
@@ -47,7 +47,7 @@ export class Panels {
     document.getElementById("neurons-legend").innerHTML =
       `${shownNeurons} neurons, by the sign of ${neurons.sign_of}: ${marks}. Length ${this.shown.arrowScale === "log" ? "by log ‖w‖" : "‖w‖"}, ${grows}.${lines}${inPlane}`;
     const of = plane.kind === "principal directions" ? `first two principal directions of ${samples.dim}` : plane.kind === "stacked ones" ? "where the stacked input is one" : "";
-    this.planeTold = [of, samples.shown < samples.all ? `${samples.shown} of ${samples.all} samples shown` : ""].filter(Boolean).join("; ");
+    this.planeNote = [of, samples.shown < samples.all ? `${samples.shown} of ${samples.all} samples shown` : ""].filter(Boolean).join("; ");
     document.getElementById("outputs-legend").textContent =
       "Each sample's output over its target; on the line they agree.";
   }
@@ -156,7 +156,7 @@ export class Panels {
     ticks(context, w, h, look.reachX, look.reachY, this.run.head.plane.names, c);
     const max = brief(limit);
     document.getElementById("map-legend").innerHTML =
-      `f: −${max}<span class="bar" style="background:${bar()}"></span>${max}. Line: decision boundary.${this.planeTold ? ` ${this.planeTold[0].toUpperCase()}${this.planeTold.slice(1)}.` : ""}`;
+      `f: −${max}<span class="bar" style="background:${bar()}"></span>${max}. Line: decision boundary.${this.planeNote ? ` ${this.planeNote[0].toUpperCase()}${this.planeNote.slice(1)}.` : ""}`;
   }
 
   boundary(context, values, look, px, py, w, h, c) {
@@ -235,7 +235,7 @@ export class Panels {
       const [dx, dy] = [directions[2 * i], -directions[2 * i + 1]].map((part) => part / neurons.units / neurons.reach);
       arrow(context, x0, y0, x0 + length * dx, y0 + length * dy, signs[i], c, share);
     }
-    for (const { part, told } of rings) written(context, told, x0 + 0.8 * reach * part, y0 - 0.6 * reach * part, c, "center");
+    for (const { part, label } of rings) written(context, label, x0 + 0.8 * reach * part, y0 - 0.6 * reach * part, c, "center");
     const { names } = this.run.head.plane;
     written(context, names[0], w - 6, y0 - 6, c, "right");
     written(context, names[1], x0 + 6, 14, c);
@@ -244,12 +244,12 @@ export class Panels {
   // Circles of equal ‖w‖: parts of the radius, and what they stand for.
   rings() {
     const { smallest, largest } = this.run.head.neurons, span = largest - smallest;
-    if (this.shown.arrowScale !== "log") return [1 / 3, 2 / 3, 1].map((part) => ({ part, told: brief(part * 10 ** largest) }));
-    const step = Math.max(1, Math.ceil(span / 4)), found = [];
+    if (this.shown.arrowScale !== "log") return [1 / 3, 2 / 3, 1].map((part) => ({ part, label: brief(part * 10 ** largest) }));
+    const step = Math.max(1, Math.ceil(span / 4)), rings = [];
     for (let e = Math.ceil(smallest / step) * step; e <= largest; e += step) {
-      found.push({ part: 1 / 6 + 5 / 6 * (e - smallest) / span, told: e >= -3 && e <= 3 ? brief(10 ** e) : `1e${e}` });
+      rings.push({ part: 1 / 6 + 5 / 6 * (e - smallest) / span, label: e >= -3 && e <= 3 ? brief(10 ** e) : `1e${e}` });
     }
-    return found.length ? found : [{ part: 1, told: brief(10 ** largest) }];
+    return rings.length ? rings : [{ part: 1, label: brief(10 ** largest) }];
   }
 
   drawOutputs(frame) {

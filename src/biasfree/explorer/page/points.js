@@ -65,11 +65,11 @@ export class Points {
     if (this.chosen >= this.samples.length) this.chosen = -1;
     const reach = Math.max(0.5, ...this.samples.flatMap(({ x, y }) => [Math.abs(x) / 1.25, Math.abs(y)]));
     if (reach * 1.15 > this.half || reach < 0.4 * this.half) this.half = 1.35 * reach;
-    this.tell();
+    this.showHint();
     this.draw();
   }
 
-  tell(what) {
+  showHint(what) {
     const at = this.samples[this.chosen];
     this.hint.textContent = what ?? (at
       ? `Point ${this.chosen + 1} of ${this.samples.length}: (${brief(at.x)}, ${brief(at.y)}), target ${brief(at.target)}.`
@@ -77,7 +77,7 @@ export class Points {
   }
 
   write() {
-    this.tell();
+    this.showHint();
     this.draw();
     this.changed(this.samples.map(({ x, y }) => [x, y]), this.samples.map(({ target }) => target));
   }
@@ -104,7 +104,7 @@ export class Points {
     this.canvas.setPointerCapture(event.pointerId);
     if (nearest >= 0 && far[nearest] < NEAR) {
       this.chosen = nearest;
-      this.tell();
+      this.showHint();
       this.draw();
     } else if (this.samples.length < MOST) {
       this.samples.push({ ...this.at(event), target: this.label });
@@ -145,7 +145,7 @@ export class Points {
   choose(index) {
     if (!this.samples.length) return;
     this.chosen = index;
-    this.tell();
+    this.showHint();
     this.draw();
   }
 
@@ -158,13 +158,13 @@ export class Points {
 
   relabel() {
     const sample = this.samples[this.chosen];
-    if (!sample) return this.tell("Choose a point first: click on it, or press N.");
+    if (!sample) return this.showHint("Choose a point first: click on it, or press N.");
     sample.target = sample.target ? -sample.target : 1;
     this.write();
   }
 
   remove() {
-    if (!this.samples[this.chosen]) return this.tell("Choose a point first: click on it, or press N.");
+    if (!this.samples[this.chosen]) return this.showHint("Choose a point first: click on it, or press N.");
     this.samples.splice(this.chosen, 1);
     this.chosen = Math.min(this.chosen, this.samples.length - 1);
     this.write();

@@ -32,25 +32,25 @@ export class State {
     this.changed("view");
   }
 
-  // What differs from the defaults: all that the server has to be told.
-  asked() {
+  // What differs from the defaults: all that the server needs to know.
+  request() {
     return Object.fromEntries(Object.entries(this.view).filter(([name, value]) => !same(value, this.defaults[name])));
   }
 
   address() {
-    const found = new URLSearchParams();
-    for (const [name, value] of Object.entries(this.asked())) {
+    const address = new URLSearchParams();
+    for (const [name, value] of Object.entries(this.request())) {
       if (name === "inputs") {
-        found.set("points", value.map((row, i) => [...row, this.view.targets[i]].join(",")).join(";"));
+        address.set("points", value.map((row, i) => [...row, this.view.targets[i]].join(",")).join(";"));
       } else if (name !== "targets") {
-        found.set(name, Array.isArray(value) ? value.join(",") : String(value));
+        address.set(name, Array.isArray(value) ? value.join(",") : String(value));
       }
     }
     for (const [name, value] of Object.entries(this.shown)) {
-      if (value !== SHOWN[name]) found.set(name, String(value));
+      if (value !== SHOWN[name]) address.set(name, String(value));
     }
     // Commas and semicolons may stand in an address as they are, and read better.
-    return found.toString().replaceAll("%2C", ",").replaceAll("%3B", ";");
+    return address.toString().replaceAll("%2C", ",").replaceAll("%3B", ";");
   }
 
   static parse(address, defaults) {
