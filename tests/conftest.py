@@ -9,7 +9,7 @@ from hypothesis import settings
 # Compiling takes longer than most compiled functions run; also why a property test's first example is slow.
 _ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_ROOT / ".cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # small ones too: two processes share them
 # XLA compiles a function in 32 parts, side by side. Two test processes fill two cores: in one part it is quicker.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
 os.environ.setdefault("BIASFREE_QUIET", "1")  # compiling is not announced in the middle of what tests read

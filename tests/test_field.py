@@ -8,6 +8,8 @@ import pytest
 
 from biasfree import Dataset, Network
 from biasfree.dynamics import _field
+from biasfree.dynamics._runge_kutta import METHODS
+from biasfree.dynamics._vector_field import ByNumpy, InC, Layers
 from biasfree.networks import forward
 
 ARCHITECTURES = [
@@ -29,7 +31,13 @@ def problem(widths, rectified, skips, loss):
     rng = np.random.default_rng(0)
     data = Dataset(rng.normal(size=(7, widths[0])), np.sign(rng.normal(size=(7, widths[-1]))))
     network = Network.init(widths, 0.3, 1.5, 1, rectified=rectified, skips=skips)
-    return network.weights, _field.problem(network, data, loss, 0.1), _field.Kind(loss, network.architecture)
+    weights = tuple(map(np.asarray, network.weights))
+    return weights, _field.problem(network, data, loss, 0.1), _field.Kind(loss, network.architecture)
+
+
+def traced(numbers):
+    """The same numbers for JAX, which differentiates what NumPy computes."""
+    return _field.Problem(*map(jnp.asarray, numbers))
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])
@@ -37,16 +45,43 @@ def problem(widths, rectified, skips, loss):
 def test_velocity_is_minus_the_gradient(architecture, loss) -> None:
     weights, numbers, kind = problem(*architecture, loss)
 
-    def objective(weights):
-        return jnp.exp(_field.log_loss(weights, numbers, kind)) + 0.05 * _field.squared_norm(weights)
+    @jax.jit
+    def gradient_of(weights, numbers):
+        def objective(weights):
+            return jnp.exp(_field.log_loss(weights, numbers, kind)) + 0.05 * _field.squared_norm(weights)
 
-    gradient = jax.grad(objective)(weights)
-    level = jnp.exp(_field.log_loss(weights, numbers, kind))
+        return jax.grad(objective)(weights)
+
+    gradient = gradient_of(weights, numbers)
+    level = np.exp(_field.log_loss(weights, numbers, kind))
     moving = _field.velocity(weights, numbers, kind)
     on_loss_clock = _field.velocity(weights, numbers, kind._replace(clock="loss"))
     for g, v, s in zip(gradient, moving, on_loss_clock, strict=True):
         np.testing.assert_allclose(v, -g, atol=1e-14)
         np.testing.assert_allclose(s * level, v, atol=1e-14)
+
+
+@pytest.mark.parametrize("clock", ["time", "loss"])
+@pytest.mark.parametrize("loss", ["square", "logistic", "exponential", "cross-entropy"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=str)
+def test_loops_in_c_and_numpy_agree(architecture, loss, clock) -> None:
+    if (loss == "cross-entropy" and architecture[0][-1] == 1) or (loss == "square" and clock == "loss"):
+        return  # one class is none; square loss has no such clock
+    weights, numbers, kind = problem(*architecture, "logistic")
+    kind = kind._replace(loss=loss, clock=clock)
+    if loss == "cross-entropy":
+        numbers = numbers._replace(targets=np.abs(numbers.targets) * [[0.3], [0.7]])
+    layers, flat = Layers(weights), np.concatenate([w.ravel() for w in weights])
+    fields = [make(layers, numbers, kind) for make in (InC, ByNumpy)]
+    first = [field.velocity(flat) for field in fields]
+    np.testing.assert_allclose(*first, rtol=1e-12, atol=1e-14)
+    (ours, end), (theirs, other) = (
+        field.stages(flat, moving, 0.1, METHODS["dopri5"]) for field, moving in zip(fields, first, strict=True)
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(end, other, rtol=1e-12, atol=1e-14)
+    for one, two in zip(*(field.active() for field in fields), strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("architecture", [a for a in ARCHITECTURES if a[0][-1] == 1], ids=str)
@@ -59,7 +94,9 @@ def test_margin_power_is_the_mean_squared_gradient_of_the_margins(architecture) 
 
     share = np.exp(-np.asarray(margins(weights)))[0]
     share /= share.sum()
-    each = [np.sum(np.asarray(g)[0] ** 2, axis=(1, 2)) for g in jax.jacobian(margins)(weights)]
+    numbers = traced(numbers)
+    each = [np.sum(np.asarray(g)[0] ** 2, axis=(1, 2)) for g in jax.jit(jax.jacobian(margins))(weights)]
+    numbers = _field.Problem(*map(np.asarray, numbers))
     assert float(_field.margin_power(weights, numbers, kind)) == pytest.approx(share @ np.sum(each, axis=0), rel=1e-12)
 
 
@@ -82,13 +119,13 @@ def test_stiffness_bounds_the_hessian(loss, clock, chosen) -> None:
     for architecture in (ARCHITECTURES[i] for i in chosen):
         weights, numbers, kind = problem(*architecture, loss)
         kind = kind._replace(clock=clock)
-        numbers = numbers._replace(weight_decay=jnp.asarray(0.0))
+        numbers = numbers._replace(weight_decay=np.asarray(0.0))
         flat, unravel = jax.flatten_util.ravel_pytree(weights)
 
-        def velocity(flat, unravel=unravel, numbers=numbers, kind=kind):
-            return jax.flatten_util.ravel_pytree(_field.velocity(unravel(flat), numbers, kind))[0]
+        def velocity(flat, unravel=unravel, given=numbers, kind=kind):
+            return jax.flatten_util.ravel_pytree(_field.velocity(unravel(flat), traced(given), kind))[0]
 
-        steepest = np.linalg.norm(np.asarray(jax.jacfwd(velocity)(flat)), 2)
-        bound = float(_field.stiffness(weights, numbers, kind, _field.log_loss(weights, numbers, kind)))
+        steepest = np.linalg.norm(np.asarray(jax.jit(jax.jacfwd(velocity))(flat)), 2)
+        bound = _field.Steepness(numbers, kind, float(_field.log_loss(weights, numbers, kind))).at(weights)
         outputs = numbers.targets.shape[0]
         assert steepest <= outputs * bound * (1 + 1e-12), (architecture, loss, clock)

@@ -120,7 +120,7 @@ def test_interruption_in_the_first_piece_of_a_flow(monkeypatch) -> None:
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_stepper, "advance", interrupt)
+    monkeypatch.setattr(_stepper.Stepper, "advance", interrupt)
     start = Network.init([2, 5, 1], 0.0, 0.1, 0)
     flow = bf.gradient_flow(start, datasets.xor(), until=3.0, method="bosh3", save=[1.0, 3.0])
     assert flow.status.name == "interrupted"

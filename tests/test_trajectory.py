@@ -161,7 +161,7 @@ def test_card_and_summary_tell_everything(flow) -> None:
     summary = json.loads(json.dumps(flow.summary(), allow_nan=False))
     assert summary["network_origin"] == {"start": "init", "scale": 0.3, "seed": 11}
     assert summary["data_origin"]["seed"] == 3
-    assert {"jax", "diffrax", "platform", "commit"} <= set(summary["environment"])
+    assert {"jax", "scipy", "platform", "commit"} <= set(summary["environment"])
 
 
 def test_bad_files(flow, tmp_path) -> None:

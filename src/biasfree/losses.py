@@ -4,13 +4,12 @@ Outputs and targets have shape (outputs, samples); a loss is the mean over sampl
 Logistic and exponential loss take targets ±1 and depend on the margin m = y f alone. Cross-entropy takes the
 probabilities of K ≥ 2 classes and depends on how far each output is from all others together,
 z_k = ln Σ_{j≠k} e^{f_j} − f_k. Logarithms are computed without ever forming the loss, so that log L may reach −10⁵ and
-beyond.
+beyond. NumPy arrays are taken by NumPy, which compiles nothing, and JAX arrays by JAX.
 """
 
 import abc
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -48,7 +47,7 @@ class Loss(abc.ABC):
 
     def value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """L = ⟨ℓ(f, y)⟩."""
-        return jnp.exp(self.log_value(outputs, targets))
+        return module_of(outputs).exp(self.log_value(outputs, targets))
 
     @abc.abstractmethod
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
@@ -85,7 +84,7 @@ class Square(Loss):
 
     def value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """½⟨(y − f)²⟩."""
-        return 0.5 * jnp.sum((targets - outputs) ** 2) / targets.shape[1]
+        return 0.5 * ((targets - outputs) ** 2).sum() / targets.shape[1]
 
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """Y − f."""
@@ -93,10 +92,10 @@ class Square(Loss):
 
     def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """Ln ½⟨(y − f)²⟩, the largest residual taken out first."""
-        error = jnp.abs(targets - outputs)
-        top = jnp.max(error)
-        scaled = error / jnp.where(top > 0, top, 1.0)
-        return 2 * jnp.log(top) + jnp.log(0.5 * jnp.sum(scaled**2) / targets.shape[1])
+        xp, error = module_of(outputs), abs(targets - outputs)
+        top = error.max()
+        scaled = error / xp.where(top > 0, top, 1.0)
+        return 2 * xp.log(top) + xp.log(0.5 * (scaled**2).sum() / targets.shape[1])
 
     def normalised_residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """(y − f)/L."""
@@ -113,7 +112,7 @@ class Logistic(Loss):
 
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """Y/(1 + e^{yf})."""
-        return targets * jax.nn.sigmoid(-targets * outputs)
+        return targets * module_of(outputs).exp(-_softplus(targets * outputs))
 
     def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """Ln⟨ln(1 + e^{−m})⟩ by log-sum-exp over the margins."""
@@ -123,7 +122,7 @@ class Logistic(Loss):
         """Y σ(−m)/L, σ(−m) = e^{−softplus(m)}."""
         margins = targets * outputs
         log_loss = _log_mean(_log_softplus(-margins))
-        return targets * jnp.exp(-jax.nn.softplus(margins) - log_loss)
+        return targets * module_of(outputs).exp(-_softplus(margins) - log_loss)
 
 
 class Exponential(Loss):
@@ -136,7 +135,7 @@ class Exponential(Loss):
 
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """Y e^{−yf}."""
-        return targets * jnp.exp(-targets * outputs)
+        return targets * module_of(outputs).exp(-targets * outputs)
 
     def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """Ln⟨e^{−m}⟩ by log-sum-exp over the margins."""
@@ -144,7 +143,7 @@ class Exponential(Loss):
 
     def normalised_residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """Y e^{−m}/L."""
-        return targets * jnp.exp(-targets * outputs - _log_mean(-targets * outputs))
+        return targets * module_of(outputs).exp(-targets * outputs - _log_mean(-targets * outputs))
 
 
 class CrossEntropy(Loss):
@@ -165,7 +164,7 @@ class CrossEntropy(Loss):
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """Y − softmax(f), as y(1 − s) − (1 − y)s: without cancellation where all is fitted."""
         odds, others = _odds(outputs)
-        return (targets * others - (1 - targets) * odds) / jnp.sum(odds, axis=0)
+        return (targets * others - (1 - targets) * odds) / odds.sum(axis=0)
 
     def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """Ln⟨Σ_k y_k ln(1 + e^{z_k})⟩ by log-sum-exp over samples and classes."""
@@ -173,11 +172,11 @@ class CrossEntropy(Loss):
 
     def normalised_residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """(y σ(z) − (1 − y) σ(−z))/L, σ(z) = e^{−softplus(−z)}."""
-        z = _against_others(outputs)
+        xp, z = module_of(outputs), _against_others(outputs)
         log_loss = _log_mean(_log_softplus(z), targets)
-        right, wrong = -jax.nn.softplus(-z) - log_loss, -jax.nn.softplus(z) - log_loss
-        return jnp.where(targets > 0, targets * jnp.exp(right), 0.0) - jnp.where(
-            targets < 1, (1 - targets) * jnp.exp(wrong), 0.0
+        right, wrong = -_softplus(-z) - log_loss, -_softplus(z) - log_loss
+        return xp.where(targets > 0, targets * xp.exp(right), 0.0) - xp.where(
+            targets < 1, (1 - targets) * xp.exp(wrong), 0.0
         )
 
     def encoded(self, targets: np.ndarray) -> np.ndarray:
@@ -202,11 +201,21 @@ NAMES = tuple(_LOSSES)
 def get(name: str) -> Loss:
     """The loss of this name.
 
-    >>> f, y = jnp.array([[1000.0]]), jnp.array([[1.0]])
+    >>> f, y = np.array([[1000.0]]), np.array([[1.0]])
     >>> float(get("logistic").log_value(f, y))
     -1000.0
     """
     return _LOSSES[checks.one_of(name, _LOSSES, "loss")]
+
+
+def module_of(array: Any) -> Any:
+    """NumPy for its own arrays and numbers, JAX for all others."""
+    return np if isinstance(array, np.ndarray | np.generic) else jnp
+
+
+def _softplus(z: Any) -> Any:
+    """ln(1 + e^z)."""
+    return module_of(z).logaddexp(0.0, z)
 
 
 def _log_softplus(z: Any) -> Any:
@@ -214,27 +223,38 @@ def _log_softplus(z: Any) -> Any:
 
     Both branches see only arguments they can take, so that neither gives inf or NaN behind the ``where``.
     """
-    small = z < -18.0
-    tail = jnp.where(small, z, -18.0)
-    body = jnp.where(small, 0.0, z)
-    return jnp.where(small, tail - 0.5 * jnp.exp(tail), jnp.log(jax.nn.softplus(body)))
+    xp, small = module_of(z), z < -18.0
+    tail = xp.where(small, z, -18.0)
+    body = xp.where(small, 0.0, z)
+    return xp.where(small, tail - 0.5 * xp.exp(tail), xp.log(_softplus(body)))
 
 
 def _odds(outputs: Any) -> tuple[Any, Any]:
     """e^{f_k} over the largest of them, and the sum of all others: of the largest one's own, without cancellation."""
-    first = jnp.arange(outputs.shape[0])[:, None] == jnp.argmax(outputs, axis=0)
-    odds = jnp.exp(outputs - jnp.max(outputs, axis=0))
-    return odds, jnp.where(first, jnp.sum(jnp.where(first, 0.0, odds), axis=0), jnp.sum(odds, axis=0) - odds)
+    xp = module_of(outputs)
+    first = xp.arange(outputs.shape[0])[:, None] == outputs.argmax(axis=0)
+    odds = xp.exp(outputs - outputs.max(axis=0))
+    return odds, xp.where(first, xp.where(first, 0.0, odds).sum(axis=0), odds.sum(axis=0) - odds)
 
 
 def _against_others(outputs: Any) -> Any:
     """z_k = ln Σ_{j≠k} e^{f_j} − f_k; the largest output's by a sum that neither cancels nor underflows."""
-    first = jnp.arange(outputs.shape[0])[:, None] == jnp.argmax(outputs, axis=0)
-    of_largest = jax.nn.logsumexp(jnp.where(first, -jnp.inf, outputs), axis=0)
+    xp = module_of(outputs)
+    first = xp.arange(outputs.shape[0])[:, None] == outputs.argmax(axis=0)
+    behind = xp.where(first, -xp.inf, outputs)
+    best = behind.max(axis=0)
+    others_of_first = best + xp.log(xp.exp(behind - best).sum(axis=0))
     _, others = _odds(outputs)
-    usual = jnp.max(outputs, axis=0) + jnp.log(jnp.where(first, 1.0, others))
-    return jnp.where(first, of_largest, usual) - outputs
+    usual = outputs.max(axis=0) + xp.log(xp.where(first, 1.0, others))
+    return xp.where(first, others_of_first, usual) - outputs
 
 
 def _log_mean(log_values: Any, weights: Any = None) -> Any:
-    return jax.nn.logsumexp(log_values, b=weights) - jnp.log(log_values.shape[1])
+    """Ln of the mean over samples of Σ weight·e^value, the largest term taken out first."""
+    xp = module_of(log_values)
+    if weights is not None:
+        log_values = xp.where(weights > 0, log_values, -xp.inf)
+    top = log_values.max()
+    top = xp.where(xp.isfinite(top), top, 0.0)
+    terms = xp.exp(log_values - top)
+    return top + xp.log((terms if weights is None else weights * terms).sum()) - np.log(log_values.shape[1])

@@ -7,7 +7,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("biasfree", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy")
+_PACKAGES = ("biasfree", "jax", "jaxlib", "numpy", "scipy")
 
 
 @functools.cache

@@ -150,4 +150,4 @@ def _squared_gradient(network: Network, inputs: np.ndarray) -> float:
         jacobian = jax.jacrev(lambda each: each(x[None]).ravel())(network)
         return sum((leaf**2).sum() for leaf in jax.tree.leaves(jacobian))
 
-    return float(np.mean(jax.vmap(size)(inputs)))
+    return float(np.mean(jax.jit(jax.vmap(size))(inputs)))

@@ -1,4 +1,4 @@
-"""Adaptive steps as an integrator: the compiled loop, and the two ends of a run that need no steps.
+"""Adaptive steps as an integrator, and the two ends of a run that need no steps.
 
 A run begins with the early phase in closed form where there is one (``_early_jump``), goes on by steps (``_stepper``),
 and ends in closed form where it comes to rest (``_rest_watch``, ``_steady``).
@@ -6,14 +6,8 @@ and ends in closed form where it comes to rest (``_rest_watch``, ``_steady``).
 
 import math
 from collections.abc import Callable
-from typing import Any
-
-import jax
-import jax.numpy as jnp
-import numpy as np
 
 from biasfree.dynamics import _field, _status, _stepper
-from biasfree.dynamics._compiling import announced
 from biasfree.dynamics._early_jump import EarlyJump
 from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
 from biasfree.dynamics._plan import Plan
@@ -31,88 +25,66 @@ class Adaptive:
     dense = False
 
     def __init__(self, plan: Plan, method: str) -> None:
-        """Take ``method``'s steps; the first piece compiles them."""
+        """Take ``method``'s steps."""
         whole = _field.problem(plan.network, plan.dataset, plan.loss, plan.weight_decay)
         self._plan, self._method = plan, method
         self._problem = _field.by_moments(whole, plan.network, plan.loss)
         self._kind = _field.Kind(plan.loss, plan.network.architecture, plan.clock)
         self._early, self._watch = EarlyJump(plan), RestWatch(plan)
         self._state: _stepper.State | None = None
-        self._control: _stepper.Control | None = None
+        weights = plan.network.weights
+        level = float(_field.log_loss(weights, self._problem, self._kind))
+        self._control = _stepper.Control(plan.rtol, plan.atol, plan.smallest_step, level, plan.stop.level)
+        self._stepper = _stepper.Stepper(self._problem, self._kind, method, self._control, weights)
         self._leapt = self._rested = ""
 
     def advance(self, budget: Budget) -> Piece:
         """Go on, within the budget."""
-        first = self._state is None
-        if self._state is None or self._control is None:
-            with announced("adaptive steps"):
-                self._state, self._control = self._begin()
-        state, control = self._state, self._control
-        if first and float(control.initial_log_loss) <= self._plan.stop.level > -math.inf:
-            return self._standing(state, ended=_status.at_level_from_start())
-        return self._leap(state, control) or self._rest(state, control) or self._steps(state, control, budget)
+        first, level = self._state is None, self._control.initial_log_loss
+        if self._state is None:
+            self._state = self._stepper.start(self._plan.network.weights, self._plan.start)
+        if first and level <= self._plan.stop.level > -math.inf:
+            return self._standing(self._state, ended=_status.at_level_from_start())
+        return self._leap(self._state) or self._rest(self._state) or self._steps(self._state, budget)
 
     # The pieces
 
-    def _begin(self) -> tuple[_stepper.State, _stepper.Control]:
-        plan = self._plan
-        weights = tuple(jnp.asarray(layer) for layer in plan.network.weights)
-        control = _stepper.Control(
-            rtol=jnp.asarray(plan.rtol, dtype=float),
-            atol=jnp.asarray(plan.atol, dtype=float),
-            smallest_step=jnp.asarray(plan.smallest_step, dtype=float),
-            initial_log_loss=_field.compiled_log_loss(weights, self._problem, kind=self._kind),
-            stop_log_loss=jnp.asarray(plan.stop.level, dtype=float),
-        )
-        state = self._started(weights, control, plan.start)
-        # Compiled here, by steps of none, so that what is announced is compiling alone.
-        return jax.block_until_ready(self._call(state, control, Budget(plan.start, 0, 0))), control
-
-    def _started(self, weights: Any, control: _stepper.Control, time: float) -> _stepper.State:
-        return _stepper.start(weights, self._problem, control, time, kind=self._kind, method=self._method)
-
-    def _call(self, state: _stepper.State, control: _stepper.Control, budget: Budget) -> _stepper.State:
-        return _stepper.advance(
-            state, self._problem, control, budget.until, budget.pause, budget.steps, budget.attempts,
-            kind=self._kind, method=self._method,
-        )  # fmt: skip
-
-    def _steps(self, state: _stepper.State, control: _stepper.Control, budget: Budget) -> Piece:
-        before = int(state.accepted)
+    def _steps(self, state: _stepper.State, budget: Budget) -> Piece:
+        before = state.accepted
         looks = [
             watch.next_look - before
             for watch, off in ((self._watch, self._watch.off), (self._early, self._early.over))
             if not off
         ]
-        begin = float(state.time)
-        state = self._call(state, control, budget._replace(steps=min([budget.steps, *looks])))
-        self._state = state
-        return self._standing(state, begin, int(state.accepted) - before, self._ended(state))
+        begin, steps = state.time, min([budget.steps, *looks])
+        state = self._state = self._stepper.advance(state, budget.until, budget.pause, steps, budget.attempts)
+        return self._standing(state, begin, state.accepted - before, self._ended(state))
 
     def _standing(
         self, state: _stepper.State, begin: float | None = None, accepted: int = 0, ended: Status | None = None
     ) -> Piece:
         """A piece of steps, known at its end."""
-        time = float(state.time)
+        time, weights = state.time, self._stepper.weights(state.flat)
 
         def at(_: float) -> Point:
-            return Point(tuple(np.asarray(w) for w in state.weights), float(state.energy))
+            return Point(weights, state.energy)
 
         return Piece(time if begin is None else begin, time, at, self._method, accepted, dense=False, ended=ended)
 
     def _ended(self, state: _stepper.State) -> Status | None:
-        axis, time = self._plan.axis, float(state.time)
-        if bool(state.failed):
-            return (_status.not_finite if bool(state.overflowed) else _status.no_smaller_step)(axis, time)
-        return _status.at_level(axis, time) if bool(state.level_reached) else None
+        axis, time = self._plan.axis, state.time
+        if state.failed:
+            return (_status.not_finite if state.overflowed else _status.no_smaller_step)(axis, time)
+        return _status.at_level(axis, time) if state.level_reached else None
 
-    def _leap(self, state: _stepper.State, control: _stepper.Control) -> Piece | None:
+    def _leap(self, state: _stepper.State) -> Piece | None:
         """The early phase, once it is the cheaper way."""
-        accepted, time = int(state.accepted), float(state.time)
+        accepted, time = state.accepted, state.time
         if self._early.over or accepted < self._early.next_look:
             return None
-        evaluations = _stepper.evaluations(self._method, accepted + int(state.rejected))
-        leap = self._early.look(state.weights, time, accepted, evaluations, float(control.initial_log_loss))
+        evaluations = _stepper.evaluations(self._method, accepted + state.rejected)
+        weights, level = self._stepper.weights(state.flat), self._control.initial_log_loss
+        leap = self._early.look(weights, time, accepted, evaluations, level)
         if leap is None:
             return None
         end = self._end_of(time, leap.duration)
@@ -120,32 +92,29 @@ class Adaptive:
             f"The early phase from {self._plan.axis} = {time:.6g} to {end:.6g} is in closed form, with "
             f"{leap.switches} switches."
         )
-        return self._jump(state, control, end, leap.at, leap.duration)
+        return self._jump(state, end, leap.at, leap.duration)
 
-    def _rest(self, state: _stepper.State, control: _stepper.Control) -> Piece | None:
+    def _rest(self, state: _stepper.State) -> Piece | None:
         """The end, or a part of the way to it, in closed form."""
-        if not self._watch.due(int(state.accepted)):
+        if not self._watch.due(state.accepted):
             return None
-        time, speed = float(state.time), math.sqrt(float(state.squared_speed))
-        coming = self._watch.look(
-            state.weights, time, float(state.step), speed, int(state.accepted), self._problem, self._kind
-        )
+        time, speed, weights = state.time, math.sqrt(state.squared_speed), self._stepper.weights(state.flat)
+        coming = self._watch.look(weights, time, state.step, speed, state.accepted, self._problem, self._kind)
         if coming is None:
             return None
 
         def at(elapsed: float) -> Point:
-            weights = coming.rest.weights(elapsed)
-            return Point(tuple(np.asarray(w) for w in weights), coming.rest.energy(elapsed))
+            return Point(coming.rest.weights(elapsed), coming.rest.energy(elapsed))
 
         if coming.final and self._plan.stop.converged:
             # Asked to stop there, the run jumps to its end.
-            last, energy = at(coming.duration), float(state.energy)
+            last, energy = at(coming.duration), state.energy
             point = last._replace(energy=energy + last.energy)
             after = math.nextafter(time, math.inf)
             return Piece(time, after, lambda _: point, "coming to rest", ended=_status.converged(time))
         if coming.final:
             self._rested = f"It was coming to rest, in closed form, from t = {coming.since:.6g} on."
-        return self._jump(state, control, self._end_of(time, coming.duration), at, coming.duration, "coming to rest")
+        return self._jump(state, self._end_of(time, coming.duration), at, coming.duration, "coming to rest")
 
     def _end_of(self, time: float, duration: float) -> float:
         """Where a closed form ends; the run's end is met exactly."""
@@ -154,23 +123,21 @@ class Adaptive:
     def _jump(
         self,
         state: _stepper.State,
-        control: _stepper.Control,
         end: float,
         way: Callable[[float], Point],
         duration: float,
         how: str = "closed form",
     ) -> Piece:
         """A piece known in closed form; the steps go on where it ends."""
-        begin, energy = float(state.time), float(state.energy)
+        begin, energy = state.time, state.energy
 
         def at(time: float) -> Point:
             point = way(duration if time >= end else time - begin)
             return point._replace(energy=energy + point.energy)
 
         last = at(end)
-        fresh = self._started(tuple(map(jnp.asarray, last.weights)), control, end)
         kept = {name: getattr(state, name) for name in _KEPT}
-        self._state = fresh._replace(energy=jnp.asarray(last.energy, float), **kept)
+        self._state = self._stepper.start(last.weights, end)._replace(energy=last.energy, **kept)
         return Piece(begin, end, at, how)
 
     # What it has to say
@@ -180,14 +147,14 @@ class Adaptive:
         state = self._state
         if state is None:
             return Counts(0, 0)
-        accepted, rejected, chattered = int(state.accepted), int(state.rejected), int(state.chattered)
+        accepted, rejected, chattered = state.accepted, state.rejected, state.chattered
         return Counts(
             evaluations=_stepper.evaluations(self._method, accepted + rejected) + 2 * self._watch.products,
             accepted=accepted,
             rejected=rejected,
             chattered=chattered,
-            smallest_step=float(state.smallest),
-            chatter_step=float(state.chatter_step) if chattered else 0.0,
+            smallest_step=state.smallest,
+            chatter_step=state.chatter_step if chattered else 0.0,
         )
 
     def remark(self) -> str:

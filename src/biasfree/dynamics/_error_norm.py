@@ -6,29 +6,27 @@ proportion, for it grows later).
 """
 
 import itertools
-from typing import Any
+import math
 
-import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
 
-from biasfree.dynamics._field import Weights
+Flat = Float[np.ndarray, "size"]
 
 
-def error_ratio(error: Weights, before: Weights, after: Weights, atol: Any, rtol: Any) -> Any:
+def error_ratio(error: Flat, before: Flat, after: Flat, sizes: Flat, atol: float, rtol: float) -> float:
     """Root mean square of error/(atol + rtol · size), size as in the module's text; above 1 is too much."""
-    total = jnp.asarray(0.0)
-    for wrong, old, new, size in zip(error, before, after, _neuron_sizes(before), strict=True):
-        scale = jnp.maximum(jnp.maximum(jnp.abs(old), jnp.abs(new)), size)
-        total += jnp.sum((wrong / (atol + rtol * scale)) ** 2)
-    return jnp.sqrt(total / sum(w.size for w in before))
+    scale = np.maximum(np.maximum(np.abs(before), np.abs(after)), sizes)
+    ratio = error / (atol + rtol * scale)
+    return math.sqrt(float(ratio @ ratio) / ratio.size)
 
 
-def _neuron_sizes(weights: Weights) -> list[Any]:
-    """For each entry of each layer, the smaller of the sizes of the two neurons it joins."""
+def entry_sizes(weights: tuple[Float[np.ndarray, "out in"], ...]) -> Flat:
+    """For each entry of each layer, in one row, the smaller of the sizes of the two neurons it joins."""
     if len(weights) == 1:
-        return [jnp.sqrt(jnp.mean(weights[0] ** 2))]
-    hidden = [
-        jnp.sqrt(jnp.mean(before**2, axis=1) + jnp.mean(after**2, axis=0))
-        for before, after in itertools.pairwise(weights)
-    ]
-    middle = [jnp.minimum(out[:, None], into) for into, out in itertools.pairwise(hidden)]
-    return [hidden[0][:, None], *middle, hidden[-1]]
+        return np.full(weights[0].size, math.sqrt(float(np.mean(weights[0] ** 2))))
+    into = [np.einsum("oi,oi->o", w, w) / w.shape[1] for w in weights[:-1]]
+    out = [np.einsum("oi,oi->i", w, w) / w.shape[0] for w in weights[1:]]
+    hidden = [np.sqrt(one + other) for one, other in zip(into, out, strict=True)]
+    middle = [np.minimum(after[:, None], before).ravel() for before, after in itertools.pairwise(hidden)]
+    return np.concatenate([np.repeat(hidden[0], weights[0].shape[1]), *middle, np.tile(hidden[-1], len(weights[-1]))])

@@ -1,13 +1,15 @@
 """The gradient of the loss, written out (Eqs. 6, 7 and 11), and the velocity of the weights on either clock.
 
 Time clock:  Ẇ = −∇L − λW.     Loss clock:  dW/ds = (−∇L − λW)/L, from log-domain arithmetic.
+
+NumPy arrays are taken by NumPy, which compiles nothing: adaptive steps and losses. Descent's many equal steps are worth
+compiling; there JAX traces the same functions.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -16,7 +18,13 @@ from biasfree.datasets import Dataset
 from biasfree.dynamics._moments import Moments
 from biasfree.networks import Architecture, Network, forward, hidden_layers
 
-Weights = tuple[Float[Array, "out in"], ...]
+Weights = tuple[Any, ...]  # of shape (out, in) each, NumPy's or JAX's
+
+
+_LEAST = 1e-70  # of a layer's norm, so that products of several and their squares are numbers
+_quiet = np.errstate(
+    over="ignore", under="ignore", invalid="ignore", divide="ignore"
+)  # whoever asks looks at the result
 
 
 class Kind(NamedTuple):
@@ -28,12 +36,12 @@ class Kind(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The numbers of a problem: all traced, so that another slope or data set of the same shape is free."""
+    """The numbers of a problem. Where JAX traces them, another slope or data set of the same shape is free."""
 
-    inputs: Float[Array, "samples dim"]
-    targets: Float[Array, "outputs samples"]
-    slope: Float[Array, ""]
-    weight_decay: Float[Array, ""]
+    inputs: Any  # (samples, dim)
+    targets: Any  # (outputs, samples)
+    slope: Any
+    weight_decay: Any
 
 
 def problem(network: Network, dataset: Dataset, loss: str, weight_decay: float) -> Problem:
@@ -56,10 +64,10 @@ def problem(network: Network, dataset: Dataset, loss: str, weight_decay: float) 
             f"Start it with widths […, {dataset.outputs}]."
         )
     return Problem(
-        jnp.asarray(dataset.inputs),
-        jnp.asarray(np.atleast_2d(dataset.targets.T)),
-        jnp.asarray(network.slope, dtype=float),
-        jnp.asarray(weight_decay, dtype=float),
+        np.asarray(dataset.inputs),
+        np.atleast_2d(dataset.targets.T),
+        np.asarray(network.slope, dtype=float),
+        np.asarray(weight_decay, dtype=float),
     )
 
 
@@ -77,25 +85,33 @@ def by_moments(whole: Problem, network: Network, loss: str) -> Problem:
     samples, dim = whole.inputs.shape
     if not network.is_linear or loss != "square" or samples <= dim + 1:
         return whole
-    inputs, targets = Moments.of(np.asarray(whole.inputs), np.asarray(whole.targets).T).samples()
-    return whole._replace(inputs=jnp.asarray(inputs), targets=jnp.asarray(targets.T))
+    inputs, targets = Moments.of(whole.inputs, whole.targets.T).samples()
+    return whole._replace(inputs=inputs, targets=targets.T)
 
 
-def log_loss(weights: Weights, problem: Problem, kind: Kind) -> Float[Array, ""]:
+def _alike(weights: Weights, problem: Problem) -> Weights:
+    """Weights as NumPy arrays where the problem's are."""
+    return tuple(map(np.asarray, weights)) if isinstance(problem.inputs, np.ndarray) else weights
+
+
+@_quiet
+def log_loss(weights: Weights, problem: Problem, kind: Kind) -> Any:
     """Ln L at these weights."""
+    weights = _alike(weights, problem)
     outputs = forward(weights, problem.inputs, problem.slope, kind.architecture)
     return losses.get(kind.loss).log_value(outputs, problem.targets)
 
 
+@_quiet
 def velocity(weights: Weights, problem: Problem, kind: Kind) -> Weights:
     """DW/dt, or dW/ds on the loss clock."""
-    loss = losses.get(kind.loss)
+    weights, loss, xp = _alike(weights, problem), losses.get(kind.loss), losses.module_of(problem.inputs)
     signals = hidden_layers(weights, problem.inputs, problem.slope, kind.architecture)
     if kind.clock == "loss":
         residual = loss.normalised_residual(signals[-1], problem.targets)
         # λ/L overflows where L underflows, and 0/0 must stay 0.
-        scale = jnp.exp(-loss.log_value(signals[-1], problem.targets))
-        decay = jnp.where(problem.weight_decay > 0, problem.weight_decay * scale, 0.0)
+        scale = xp.exp(-loss.log_value(signals[-1], problem.targets))
+        decay = xp.where(problem.weight_decay > 0, problem.weight_decay * scale, 0.0)
     else:
         residual = loss.residual(signals[-1], problem.targets)
         decay = problem.weight_decay
@@ -124,7 +140,7 @@ def _ascent(
         mask = _derivative(signals[last], slope, architecture.rectified[last - 1])
         weighted = error if mask is None else mask * error
         product = weighted @ signals[last - 1].T  # one row in all if the layer is linear: every neuron's is the same
-        gradients[last] = jnp.sum(weights[last - 1] * product, axis=1)[None]
+        gradients[last] = (weights[last - 1] * product).sum(axis=1)[None]
         gradients[last - 1] = weights[last].T * product
         if last > 1:
             arriving[last - 1] = weights[last - 1].T @ (weights[last].T * weighted)
@@ -156,32 +172,34 @@ def _derivative(signal: Any, slope: Any, rectified: bool) -> Any:
 
     A slope of 0 turns negative inputs into zeros, and σ'(0) = α, so ``> 0`` decides in every case.
     """
-    return jnp.where(signal > 0, 1.0, slope) if rectified else None
+    return losses.module_of(signal).where(signal > 0, 1.0, slope) if rectified else None
 
 
-def squared_norm(weights: Weights) -> Float[Array, ""]:
+def squared_norm(weights: Weights) -> Any:
     """Sum of squares of all entries."""
-    return sum((jnp.sum(w * w) for w in weights), start=jnp.asarray(0.0))
+    return sum((w * w).sum() for w in weights)
 
 
-def margin_power(weights: Weights, problem: Problem, kind: Kind) -> Float[Array, ""]:
+@_quiet
+def margin_power(weights: Weights, problem: Problem, kind: Kind) -> float:
     """Σᵢ qᵢ‖∇mᵢ‖² on the loss clock: the squared gradient of a margin, averaged with its part qᵢ in dW/ds = Σᵢ qᵢ∇mᵢ.
 
     It is the trace of ⟨∇m ∇mᵀ⟩ and so bounds the larger part of the Hessian of ln L, also where the gradients of two
     classes cancel and ‖dW/ds‖² says nothing.
     """
+    weights = _alike(weights, problem)
     signals = hidden_layers(weights, problem.inputs, problem.slope, kind.architecture)
     residual = losses.get(kind.loss).normalised_residual(signals[-1], problem.targets) / problem.inputs.shape[0]
-    part = jnp.sqrt(jnp.sum(residual**2, axis=0))
+    part = np.sqrt(np.sum(residual**2, axis=0))
     depth = len(weights)
-    arriving = [0.0] * depth + [residual / jnp.maximum(part, 1e-300)]
-    total = jnp.asarray(0.0)
+    arriving = [0.0] * depth + [residual / np.maximum(part, 1e-300)]
+    total = 0.0
     for layer, back in _errors(weights, signals, arriving, depth - 1, problem.slope, kind.architecture):
-        total += jnp.sum(part * jnp.sum(back**2, axis=0) * jnp.sum(signals[layer] ** 2, axis=0))
+        total += float(np.sum(part * np.sum(back**2, axis=0) * np.sum(signals[layer] ** 2, axis=0)))
     return total
 
 
-def stiffness(weights: Weights, problem: Problem, kind: Kind, initial_log_loss: Any) -> Float[Array, ""]:
+class Steepness:
     """An upper bound ρ on how fast the velocity can vary where it is smooth (the Hessian's norm).
 
     With n_l = ‖W_l‖ (plus 1 where a skip adds the identity) and Π their product, the output's first derivatives
@@ -189,25 +207,30 @@ def stiffness(weights: Weights, problem: Problem, kind: Kind, initial_log_loss: 
     C bounds ⟨ℓ''‖x‖²⟩ and R bounds ⟨|ℓ'|‖x‖⟩ for all times, the loss never rising above its start. On the loss clock
     ℓ' and ℓ'' are divided by L, which makes them at most 1 on average, and the square of the gradient joins in.
     """
-    power = jnp.sum(problem.inputs**2, axis=1)
-    mean, largest, begin = jnp.mean(power), jnp.max(power), jnp.exp(initial_log_loss)
-    if kind.clock == "loss":
-        first, second = jnp.sqrt(largest), 2 * largest
-    else:
-        first, second = {
-            "square": (jnp.sqrt(2 * begin * mean), mean),
-            "logistic": (jnp.sqrt(mean), mean / 4),
-            "exponential": (begin * jnp.sqrt(largest), begin * largest),
-            "cross-entropy": (jnp.sqrt(2 * mean), mean / 2),
-        }[kind.loss]
-    norms = jnp.stack([jnp.sqrt(jnp.sum(w * w)) for w in weights])
-    norms = norms + jnp.array([1.0 if s else 0.0 for s in kind.architecture.skips])
-    norms = jnp.maximum(norms, 1e-150)
-    product = jnp.prod(norms)
-    once = product / norms
-    twice = product / jnp.outer(norms, norms)
-    return second * jnp.sum(once**2) + first * (jnp.sum(twice) - jnp.trace(twice)) + problem.weight_decay
 
+    def __init__(self, problem: Problem, kind: Kind, initial_log_loss: float) -> None:
+        """What the data and the start make of it."""
+        with np.errstate(all="ignore"):
+            power = np.sum(problem.inputs**2, axis=1)
+            mean, largest, begin = float(np.mean(power)), float(np.max(power)), float(np.exp(initial_log_loss))
+            if kind.clock == "loss":
+                self._first, self._second = math.sqrt(largest), 2 * largest
+            else:
+                self._first, self._second = {
+                    "square": (math.sqrt(2 * begin * mean), mean),
+                    "logistic": (math.sqrt(mean), mean / 4),
+                    "exponential": (begin * math.sqrt(largest), begin * largest),
+                    "cross-entropy": (math.sqrt(2 * mean), mean / 2),
+                }[kind.loss]
+        self._decay = float(problem.weight_decay)
+        self._skips = [1.0 if skip else 0.0 for skip in kind.architecture.skips]
 
-compiled_velocity = jax.jit(velocity, static_argnames="kind")
-compiled_log_loss = jax.jit(log_loss, static_argnames="kind")
+    def at(self, weights: Weights) -> float:
+        """ρ at these weights."""
+        norms = [
+            max(math.sqrt(float(np.vdot(w, w))) + skip, _LEAST) for w, skip in zip(weights, self._skips, strict=True)
+        ]
+        product = math.prod(norms)
+        inverse = sum(1 / n for n in norms)
+        squares = sum(1 / n**2 for n in norms)
+        return self._second * product**2 * squares + self._first * product * (inverse**2 - squares) + self._decay

@@ -158,7 +158,7 @@ def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCa
     if stands_still(plan):
         integrator = Standing(plan)
     else:
-        from biasfree.dynamics._adaptive import Adaptive  # and diffrax
+        from biasfree.dynamics._adaptive import Adaptive  # and SciPy's integrators
 
         integrator = Adaptive(plan, method)
     return _loop.run(integrator, plan, recorder, progress)

@@ -69,7 +69,7 @@ def _log_loss(trajectory: Trajectory, index: int) -> float:
     """ln L from the saved weights."""
     problem, kind = trajectory.compiled_problem()
     weights = tuple(layer[index] for layer in trajectory.weights)
-    return float(_field.compiled_log_loss(weights, problem, kind=kind))
+    return float(_field.log_loss(weights, problem, kind))
 
 
 def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float]]:

@@ -69,5 +69,5 @@ class Reporter:
         if math.isnan(level):
             problem = _field.problem(plan.network, plan.dataset, plan.loss, plan.weight_decay)
             kind = _field.Kind(plan.loss, plan.network.architecture, plan.clock)
-            level = float(_field.compiled_log_loss(point.weights, problem, kind=kind))
+            level = float(_field.log_loss(point.weights, problem, kind))
         return math.exp(level) if level < _LARGEST_LOG else level

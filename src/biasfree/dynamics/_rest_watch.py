@@ -82,7 +82,7 @@ class RestWatch:
         if level == -math.inf:
             return False
         clear = level + (_CLEARLY if self._plan.weight_decay else 0.0)
-        return not float(_field.compiled_log_loss(end, problem, kind=kind)) > clear
+        return not float(_field.log_loss(end, problem, kind)) > clear
 
 
 def _norm(weights: Any) -> float:

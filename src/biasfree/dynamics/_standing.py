@@ -21,7 +21,7 @@ def stands_still(plan: Plan) -> bool:
     problem = _field.problem(plan.network, plan.dataset, plan.loss, plan.weight_decay)
     kind = _field.Kind(plan.loss, plan.network.architecture, plan.clock)
     weights = plan.network.weights
-    if any(np.asarray(layer).any() for layer in _field.compiled_velocity(weights, problem, kind=kind)):
+    if any(np.asarray(layer).any() for layer in _field.velocity(weights, problem, kind)):
         return False
     if plan.network.depth != 2 or plan.network.is_linear or any(plan.network.skips):
         return True

@@ -10,15 +10,14 @@ directions v lives in, H ≈ Q diag(θ) Qᵀ, and with it ΔW(T) = Q diag((1 −
   among those that a random direction sees (a saddle that the velocity happens to miss).
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from biasfree.dynamics._field import Kind, Problem, Weights, compiled_velocity, velocity
+from biasfree.dynamics._field import Kind, Problem, Weights, velocity
 from biasfree.dynamics._lanczos import lanczos
 
 _LARGEST_LEFT = 0.1  # of the velocity
@@ -36,7 +35,7 @@ class Rest(NamedTuple):
     modes: Float[np.ndarray, "size directions"]
     rates: Float[np.ndarray, "directions"]
     velocity: Float[np.ndarray, "directions"]
-    unravel: Any
+    shapes: tuple[tuple[int, ...], ...]  # of the layers
 
     def move(self, duration: float) -> Float[np.ndarray, "size"]:
         """ΔW after ``duration``."""
@@ -48,7 +47,7 @@ class Rest(NamedTuple):
 
     def weights(self, duration: float) -> Weights:
         """The weights after ``duration``."""
-        return self.unravel(jnp.asarray(self.start + self.move(duration)))
+        return _layers(self.start + self.move(duration), self.shapes)
 
 
 def _integral(rates: np.ndarray, duration: float) -> np.ndarray:
@@ -61,41 +60,46 @@ def _integral(rates: np.ndarray, duration: float) -> np.ndarray:
 
 def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, kind: Kind) -> tuple[Rest | None, int]:
     """The rest of the flow over ``horizon`` if it is linear and stable, else None; and the products H v it took."""
-    unravel = ravel_pytree(weights)[1]
-    start, now = _flat(weights), _flat(compiled_velocity(weights, problem, kind=kind))
+    shapes = tuple(np.shape(w) for w in weights)
+    start, now = _flat(weights), _flat(velocity(weights, problem, kind))
     size, speed = float(np.linalg.norm(start)), float(np.linalg.norm(now))
     if not np.isfinite(speed) or size == 0:
         return None, 0
     cost = 0
     if speed * horizon <= _STILL * rtol * size:
-        rest, moved = Rest(start, np.zeros((start.size, 0)), np.zeros(0), np.zeros(0), unravel), 0.0
+        rest, moved = Rest(start, np.zeros((start.size, 0)), np.zeros(0), np.zeros(0), shapes), 0.0
     else:
-        seen = lanczos(now, lambda v: _hessian_times(v, weights, unravel, problem, kind), -_HOPELESS / horizon)
+        seen = lanczos(now, lambda v: _hessian_times(v, weights, shapes, problem, kind), -_HOPELESS / horizon)
         cost += seen.products
-        rest = Rest(start, seen.modes, seen.rates, seen.modes.T @ now, unravel)
+        rest = Rest(start, seen.modes, seen.rates, seen.modes.T @ now, shapes)
         moved = float(np.linalg.norm(rest.move(horizon)))
         if not seen.stable or moved > np.sqrt(_BENT * rtol) * size:
             return None, cost
     end = rest.weights(horizon)
-    then = _flat(compiled_velocity(end, problem, kind=kind))
+    then = _flat(velocity(end, problem, kind))
     left = float(np.linalg.norm(then)) / max(speed, 1e-300)
     if moved and not (left <= _LARGEST_LEFT and left * moved <= _LEFT_TO_GO * rtol * size):
         return None, cost
     for direction in (then, np.random.default_rng(0).normal(size=start.size)):
         if direction.any():
-            growing = lanczos(direction, lambda v: _hessian_times(v, end, unravel, problem, kind), -_GROWTH / horizon)
+            growing = lanczos(direction, lambda v: _hessian_times(v, end, shapes, problem, kind), -_GROWTH / horizon)
             cost += growing.products
             if not growing.stable:
                 return None, cost
     return rest, cost
 
 
-def _hessian_times(vector: np.ndarray, weights: Weights, unravel: Any, problem: Problem, kind: Kind) -> np.ndarray:
-    return -_flat(_velocity_change(weights, unravel(jnp.asarray(vector)), problem, kind=kind))
+def _hessian_times(vector: np.ndarray, weights: Weights, shapes: Any, problem: Problem, kind: Kind) -> np.ndarray:
+    return -_flat(_velocity_change(weights, _layers(vector, shapes), problem, kind=kind))
 
 
 def _flat(weights: Weights) -> np.ndarray:
-    return np.asarray(ravel_pytree(weights)[0])
+    return np.concatenate([np.asarray(layer).ravel() for layer in weights])
+
+
+def _layers(flat: np.ndarray, shapes: tuple[tuple[int, ...], ...]) -> Weights:
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    return tuple(part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True))
 
 
 def _push(weights: Weights, direction: Weights, problem: Problem, kind: Kind) -> Any:

@@ -83,7 +83,7 @@ class Trajectory(Shown):
         # One after the other by what is compiled already: all at once would be compiled for every number of them.
         for index in np.flatnonzero(np.isnan(log_losses)):
             layers = tuple(layer[index] for layer in weights)
-            log_losses[index] = float(_field.compiled_log_loss(layers, problem, kind=kind))
+            log_losses[index] = float(_field.log_loss(layers, problem, kind))
         with np.errstate(over="ignore"):  # a run that diverges may end at a loss beyond 1e308
             losses = np.exp(log_losses)
         return cls(
@@ -149,7 +149,7 @@ class Trajectory(Shown):
         problem, kind = self.compiled_problem()
 
         def above(t: float) -> float:
-            return float(_field.compiled_log_loss(self._at(t).weights, problem, kind=kind)) - math.log(level)
+            return float(_field.log_loss(self._at(t).weights, problem, kind)) - math.log(level)
 
         if self.settings["method"] == "descent":  # the loss is a step function of time
             rate = self.settings["learning_rate"]

@@ -13,7 +13,6 @@ limit is the margin of the hard-margin SVM over L^{L/2}.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -241,7 +240,7 @@ def _checked(run: "Trajectory") -> Saved:
 def _responses(run: "Trajectory") -> tuple[Float[np.ndarray, "saved samples"], Float[np.ndarray, "saved dim"]]:
     """Margins y_i f(x_i), and the outputs for unit inputs, which are the end-to-end map if the network is linear."""
     network, data = run.template, run.dataset
-    probes = jnp.concatenate([data.inputs, jnp.eye(data.dim)])
+    probes = np.concatenate([data.inputs, np.eye(data.dim)])
     outputs = np.stack([
         np.asarray(forward(weights, probes, network.slope, network.architecture))[0]
         for weights in zip(*run.weights, strict=True)

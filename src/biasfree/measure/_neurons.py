@@ -8,7 +8,6 @@ the saved times only.
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -141,9 +140,7 @@ def _observed(stack: Saved, samples: Float[np.ndarray, "samples dim"]) -> Neuron
     latest: list[np.ndarray | None] = [None] * len(widths)
     for first in range(0, saves, at_once):
         here = slice(first, first + at_once)
-        signals = hidden_layers(
-            [jnp.asarray(w[here]) for w in weights], jnp.asarray(samples), network.slope, network.architecture
-        )
+        signals = hidden_layers([w[here] for w in weights], samples, network.slope, network.architecture)
         for k, signal in enumerate(signals[1:-1]):
             has_pattern = network.rectified[k] and network.slope < 1
             # σ keeps the sign, so what leaves a neuron shows the sign of what it received.

@@ -19,7 +19,7 @@ import numpy as np
 from biasfree.datasets import Dataset
 
 Keys = np.ndarray  # (runs, 2) of uint64
-_LIBRARIES = ("numpy", "scipy", "jax", "jaxlib", "diffrax", "scikit-learn")
+_LIBRARIES = ("numpy", "scipy", "jax", "jaxlib", "scikit-learn")
 # What shows and what schedules does not change a number.
 _NOT_NUMERICS = ("cli", "report", "explorer", "studies", "inspection", "models", "sweeps")
 _NUMERICS_OF_SWEEPS = ("_arguments.py", "_case.py", "_quantities.py")

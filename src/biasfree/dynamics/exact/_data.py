@@ -115,6 +115,13 @@ def by_moments(dataset: Dataset, decay: float, a: float) -> Data:
     return data._replace(a=a, b=0.0)
 
 
+def sample_by_sample(target: Float[np.ndarray, "samples outputs"], decay: float, loss: str, clock: str) -> Data:
+    """A line for each sample, and the sample at 1 on it: the losses of outputs that come from elsewhere."""
+    samples = len(target)
+    begin, ones = np.arange(samples + 1, dtype=np.int64), np.ones(samples)
+    return _data(np.zeros((samples, 0)), begin, ones, target, 1.0, decay, loss, clock == "loss", float(samples), 0.0)
+
+
 def _data(
     directions: np.ndarray,
     begin: np.ndarray,

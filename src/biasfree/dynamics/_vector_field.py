@@ -1,0 +1,142 @@
+"""The velocity of all weights in one row, and the stages of a step: by NumPy, or in C where a network is small.
+
+NumPy needs some twenty operations for a velocity, each of a few microseconds however small it is. The loops in C
+(``native/deep.c``) need none of that, but are slower for each product.
+"""
+
+import functools
+import itertools
+import math
+from ctypes import byref
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from biasfree.dynamics._field import Kind, Problem, Weights, velocity
+from biasfree.dynamics._runge_kutta import Method
+from biasfree.dynamics.exact._data import Data, sample_by_sample
+from biasfree.dynamics.exact._kernels import engine
+from biasfree.native import address, structure
+from biasfree.networks import hidden_layers
+
+Flat = Float[np.ndarray, "size"]
+Active = tuple[Bool[np.ndarray, "width samples"], ...]
+_SMALL = 30_000  # multiplications of a forward pass up to which loops in C are quicker (measured)
+_DEEPEST = 64  # layers that C has room for
+_DEEP = structure("Deep", "p widths rectified skips inputs d slope i depth samples size")
+
+
+class Layers:
+    """How the weights of all layers lie in one row."""
+
+    def __init__(self, weights: Weights) -> None:
+        """As many, and of the shapes, as these."""
+        self.shapes = [np.shape(w) for w in weights]
+        ends = list(itertools.accumulate(math.prod(shape) for shape in self.shapes))
+        self._parts = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def of(self, flat: Flat) -> Weights:
+        """The layers of a row."""
+        return tuple(flat[part].reshape(shape) for part, shape in zip(self._parts, self.shapes, strict=True))
+
+
+class VectorField(Protocol):
+    """What steps need."""
+
+    def velocity(self, flat: Flat) -> Flat:
+        """Of all weights."""
+
+    def stages(self, here: Flat, first: Flat, length: float, method: Method) -> tuple[np.ndarray, Flat]:
+        """All stages of a step, the velocity at its end last, and where it ends."""
+
+    def active(self) -> Active:
+        """Per rectified layer, which neurons are active on which samples, where the last velocity was taken."""
+
+
+def vector_field(layers: Layers, problem: Problem, kind: Kind) -> VectorField:
+    """The quicker one."""
+    work = len(problem.inputs) * sum(math.prod(shape) for shape in layers.shapes)
+    small = work <= _SMALL and len(layers.shapes) <= _DEEPEST
+    return InC(layers, problem, kind) if small else ByNumpy(layers, problem, kind)
+
+
+class ByNumpy:
+    """By matrix products."""
+
+    def __init__(self, layers: Layers, problem: Problem, kind: Kind) -> None:
+        """Nothing to prepare."""
+        self._layers, self._problem, self._kind = layers, problem, kind
+        self._last: Flat = np.zeros(0)
+
+    def velocity(self, flat: Flat) -> Flat:
+        """Of all weights."""
+        self._last = flat
+        moving = velocity(self._layers.of(flat), self._problem, self._kind)
+        return np.concatenate([layer.ravel() for layer in moving])
+
+    def stages(self, here: Flat, first: Flat, length: float, method: Method) -> tuple[np.ndarray, Flat]:
+        """See ``VectorField``."""
+        stages, there = np.empty((len(method.b) + 1, here.size)), here
+        stages[0] = first
+        for s in range(1, len(stages)):
+            parts = method.a[s, :s] if s < len(method.b) else method.b
+            there = here + length * (parts @ stages[:s])
+            stages[s] = self.velocity(there)
+        return stages, there
+
+    def active(self) -> Active:
+        """See ``VectorField``."""
+        kind, weights = self._kind.architecture, self._layers.of(self._last)
+        signals = hidden_layers(weights, self._problem.inputs, self._problem.slope, kind)[1:-1]
+        return tuple(np.asarray(z) > 0 for z, bent in zip(signals, kind.rectified, strict=True) if bent)
+
+
+class InC:
+    """By loops in C."""
+
+    def __init__(self, layers: Layers, problem: Problem, kind: Kind) -> None:
+        """Lay out what they read."""
+        widths = [layers.shapes[0][1], *(shape[0] for shape in layers.shapes)]
+        samples, whole = len(problem.inputs), functools.partial(np.array, dtype=np.int64)
+        self._held = whole(widths), whole([*kind.architecture.rectified, False]), whole(kind.architecture.skips)
+        self._inputs = np.ascontiguousarray(problem.inputs.T)
+        self._data: Data = sample_by_sample(
+            np.ascontiguousarray(problem.targets.T), float(problem.weight_decay), kind.loss, kind.clock
+        )
+        self._size = sum(math.prod(shape) for shape in layers.shapes)
+        # Signals and errors take turns in the room, layer by layer.
+        ends = [2 * samples * width for width in itertools.accumulate(widths)]
+        self._signals = [
+            slice(begin, begin + width * samples)
+            for begin, width, rectified in zip(ends, widths[1:], kind.architecture.rectified, strict=False)
+            if rectified
+        ]
+        self._samples = samples
+        self._room = np.empty(2 * sum(widths) * samples + (4 * widths[-1] + 1) * samples)
+        self._deep: Any = _DEEP(
+            *(address(each, np.int64) for each in self._held), address(self._inputs), float(problem.slope),
+            len(layers.shapes), samples, self._size,
+        )  # fmt: skip
+
+    def velocity(self, flat: Flat) -> Flat:
+        """Of all weights."""
+        moving = np.empty(self._size)
+        engine().biasfree_deep_velocity(
+            byref(self._deep), byref(self._data.c), address(flat), address(moving), address(self._room)
+        )
+        return moving
+
+    def stages(self, here: Flat, first: Flat, length: float, method: Method) -> tuple[np.ndarray, Flat]:
+        """See ``VectorField``."""
+        stages, there = np.empty((len(method.b) + 1, self._size)), np.empty(self._size)
+        stages[0] = first
+        engine().biasfree_deep_stages(
+            byref(self._deep), byref(self._data.c), address(here), length, address(method.a), address(method.b),
+            len(method.b), address(stages), address(there), address(self._room),
+        )  # fmt: skip
+        return stages, there
+
+    def active(self) -> Active:
+        """See ``VectorField``."""
+        return tuple((self._room[part] > 0).reshape(-1, self._samples) for part in self._signals)
