@@ -11,7 +11,7 @@ endif
 # Compiled sources are kept wherever they can be: without them each of the processes that tests start compiles all anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report explore docs test test-slow test-torch check bench sweeps dist smoke format clean
+.PHONY: report explore docs test test-slow test-torch check check-types check-rest bench sweeps dist smoke format clean
 
 report: $(VENV)/ready
 	$(RUN)biasfree reproduce --out report
@@ -38,10 +38,16 @@ test-slow: $(VENV)/ready
 test-torch: $(VENV)/ready-bench
 	$(RUN)pytest -m torch -rs
 
+# The types beside the rest: they take longest.
 check: $(VENV)/ready
+	@$(MAKE) --no-print-directory -j 2 check-types check-rest
+
+check-types: $(VENV)/ready
+	$(RUN)mypy
+
+check-rest: $(VENV)/ready
 	$(RUN)ruff check .
 	$(RUN)ruff format --check .
-	$(RUN)mypy
 	$(RUN)lint-imports
 
 bench: $(VENV)/ready-bench

@@ -53,23 +53,11 @@ class Watch:
             self.wrong.append(f"asked {request.url}")
 
     def open(self, fragment: str = "") -> Any:
-        """Open an address; on a page that is open already, by its fragment alone, which does not load it again.
-
-        A page that is still busy with the test before may write its own address over the one asked for: then once more.
-        """
-        from playwright.sync_api import TimeoutError as NotDrawnError
-
-        for patience in (30_000, 120_000):
-            self._visits += 1
-            self.page.evaluate("delete document.body?.dataset.state")
-            self.page.goto(f"{self.allowed}#{fragment}&visit={self._visits}")
-            try:
-                self.page.wait_for_selector("body[data-state=drawn]", timeout=patience)
-                break
-            except NotDrawnError:
-                if patience == 120_000:
-                    raise
-        return self.page
+        """Open an address; on a page that is open already, by its fragment alone, which does not load it again."""
+        self._visits += 1
+        self.page.evaluate("delete document.body?.dataset.state")
+        self.page.goto(f"{self.allowed}#{fragment}&visit={self._visits}")
+        return self.drawn()
 
     def drawn(self) -> Any:
         """Wait until what was asked last is drawn."""

@@ -42,7 +42,7 @@ class Page {
     this.options();
     this.buttons();
     this.state.listeners.push((what) => this.changed(what));
-    addEventListener("hashchange", () => this.read(location.hash.slice(1)));
+    addEventListener("hashchange", (event) => this.read(new URL(event.newURL).hash.slice(1)));
     if (offline) {
       this.controls.disable();
       document.body.classList.add("offline");
@@ -53,7 +53,8 @@ class Page {
   // State
 
   read(address) {
-    if (address === this.written) return;
+    if (address === this.known) return;
+    this.known = address;
     if (!address) return this.open(this.choices.gallery.find((each) => each.id === "six-points"));
     const { view, shown } = State.parse(address, this.choices.defaults);
     this.atEnd = false;
@@ -83,9 +84,10 @@ class Page {
       const address = this.state.address();
       if (this.offline) return;
       this.tooLong = address.length > LONGEST_ADDRESS;
-      if (this.tooLong) return;
-      this.written = address;
+      // An address that somebody has just put there, and that is yet to be read, is not written over.
+      if (this.tooLong || location.hash.slice(1) !== this.known) return;
       history.replaceState(null, "", `#${address}`);
+      this.known = location.hash.slice(1);
     }, 120);
   }
 
