@@ -27,9 +27,9 @@ docs: $(VENV)/ready
 	@echo "wrote docs/_build/html/index.html"
 
 # Two processes; a file's tests stay together, since they share runs and compiled functions. tests/conftest.py says in
-# which order the files come.
+# which order the files come. With a thread each: those of a matrix library would wait for each other.
 test: $(VENV)/ready
-	$(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder
+	OPENBLAS_NUM_THREADS=1 $(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/ready
 	$(RUN)pytest -m slow

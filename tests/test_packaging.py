@@ -56,6 +56,7 @@ def distributions(tmp_path_factory) -> list[dict[str, Path]]:
 
 
 @needs_builders
+@pytest.mark.slow
 def test_the_same_files_give_the_same_bytes(distributions) -> None:
     first, second = ({kind: hashlib.sha256(p.read_bytes()).hexdigest() for kind, p in d.items()} for d in distributions)
     assert set(first) == {".gz", ".whl"}

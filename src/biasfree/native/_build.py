@@ -27,10 +27,10 @@ def sources() -> list[Path]:
 
 def name() -> str:
     """The library's file name: it changes with the sources and with how they are compiled."""
-    found = hashlib.sha256(" ".join(FLAGS).encode())
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
     for path in [*sources(), *sorted(HERE.glob("*.h"))]:
-        found.update(path.name.encode() + path.read_bytes())
-    return f"engine-{found.hexdigest()[:16]}{_SUFFIX}"
+        digest.update(path.name.encode() + path.read_bytes())
+    return f"engine-{digest.hexdigest()[:16]}{_SUFFIX}"
 
 
 def compiler() -> list[str] | None:

@@ -88,11 +88,11 @@ typedef struct {
 typedef struct { double growth, shrunk; int64_t line; } Earliest; /* e^{rate·wait}, its inverse, and where */
 
 /* A zero of ς_l d_lᵀw at which it falls, if it comes before the earliest so far. */
-static void consider(Earliest *found, double growth, double pace, double up, double down, int64_t line) {
-    if (1.0 < growth && growth < found->growth && pace * (up * growth - down / growth) < 0.0) {
-        found->growth = growth;
-        found->shrunk = 1.0 / growth;
-        found->line = line;
+static void consider(Earliest *earliest, double growth, double pace, double up, double down, int64_t line) {
+    if (1.0 < growth && growth < earliest->growth && pace * (up * growth - down / growth) < 0.0) {
+        earliest->growth = growth;
+        earliest->shrunk = 1.0 / growth;
+        earliest->line = line;
     }
 }
 
@@ -101,7 +101,7 @@ static Next next_switch(const Neurons *n, int64_t h, const Lines *lines, const W
     const double up = n->up[h], down = n->down[h], rate = n->rate[h], second = n->second[h];
     const double *side = n->side + h * lines->lines;
     const uint8_t *sliding = n->sliding + h * lines->lines, *touching = n->touching + h * lines->lines;
-    Earliest found = {INFINITY, 0.0, 0};
+    Earliest earliest = {INFINITY, 0.0, 0};
     int slides = 0;
     if (rate == 0.0) return (Next){INFINITY, 0};
     const double inverse = 1.0 / rate;
@@ -112,7 +112,7 @@ static Next next_switch(const Neurons *n, int64_t h, const Lines *lines, const W
         }
         const double along = inverse * work->towards[k], pace = side[k] * along, product = work->products[k];
         if (touching[k]) {
-            consider(&found, down / up, pace, up, down, k);
+            consider(&earliest, down / up, pace, up, down, k);
             continue;
         }
         if (fabs(product) <= rounding * size && pace * second < 0.0) return (Next){0.0, k};
@@ -122,21 +122,21 @@ static Next next_switch(const Neurons *n, int64_t h, const Lines *lines, const W
         if (pace * up >= 0.0) {
             if (pace * (up - down) >= 0.0) continue;
         } else if (side[k] * product >= 0.0 &&
-                   side[k] * (linear + quadratic * found.growth + constant * found.shrunk) >= 0.0) {
+                   side[k] * (linear + quadratic * earliest.growth + constant * earliest.shrunk) >= 0.0) {
             continue;
         }
         const double square = linear * linear - 4.0 * quadratic * constant;
         if (!(square >= 0.0)) continue;
         const double root = sqrt(square), half = linear >= 0.0 ? -0.5 * (linear + root) : -0.5 * (linear - root);
-        consider(&found, half / quadratic, pace, up, down, k);
-        consider(&found, constant / half, pace, up, down, k);
+        consider(&earliest, half / quadratic, pace, up, down, k);
+        consider(&earliest, constant / half, pace, up, down, k);
     }
-    const double wait = log(found.growth) / rate;
+    const double wait = log(earliest.growth) / rate;
     if (slides && 1.0 < down / up && down / up < INFINITY) {
         const double turn = 0.5 * log(down / up) / rate;
         if (turn < wait) return (Next){turn, -1};
     }
-    return (Next){wait, found.line};
+    return (Next){wait, earliest.line};
 }
 
 /* d_lᵀ of a vector, on all lines. */
@@ -269,11 +269,11 @@ static void find_modes(const Neurons *n, int64_t h, const Lines *lines, const Wo
     n->still[h] = rate == 0.0 ? n->second[h] : 0.0;
 }
 
-static void note(const Neurons *n, int64_t h, int64_t line, int64_t dim, Log *found) {
-    double *entry = found->stretches + found->count * (5 + 2 * dim);
-    found->crossed[2 * found->count] = h;
-    found->crossed[2 * found->count + 1] = line;
-    found->when[found->count] = n->time[h];
+static void note(const Neurons *n, int64_t h, int64_t line, int64_t dim, Log *record) {
+    double *entry = record->stretches + record->count * (5 + 2 * dim);
+    record->crossed[2 * record->count] = h;
+    record->crossed[2 * record->count + 1] = line;
+    record->when[record->count] = n->time[h];
     entry[0] = n->log_size[h];
     entry[1] = n->rate[h];
     entry[2] = n->up[h];
@@ -281,17 +281,17 @@ static void note(const Neurons *n, int64_t h, int64_t line, int64_t dim, Log *fo
     entry[4] = n->still[h];
     memcpy(entry + 5, n->unit + h * dim, sizeof(double) * (size_t)dim);
     memcpy(entry + 5 + dim, n->across + h * dim, sizeof(double) * (size_t)dim);
-    found->count++;
+    record->count++;
 }
 
 /* Take one neuron through its plain crossings before `until`; why it is left, and the line it has met. */
 static int64_t follow_one(const Neurons *n, int64_t h, double until, const Lines *lines, const Floors *floors,
-                          Work *work, Log *found, int64_t *met) {
+                          Work *work, Log *record, int64_t *met) {
     const int64_t dim = lines->dim;
     double *first = n->first + h * dim;
     int64_t since = 0;
     begin(n, h, lines, work);
-    while (found->count < found->room) {
+    while (record->count < record->room) {
         const Next next = next_switch(n, h, lines, work, sqrt(inner(first, first, dim)), floors->rounding);
         if (next.wait == INFINITY || !(n->time[h] + next.wait <= until)) return FINISHED;
         wait_for(next.wait, n, h, lines, work);
@@ -304,16 +304,16 @@ static int64_t follow_one(const Neurons *n, int64_t h, double until, const Lines
         if (!is_plain(n, h, next.line, kick, lines, work, floors)) return MET;
         pass(n, h, next.line, kick, lines, work, &since);
         find_modes(n, h, lines, work, floors);
-        note(n, h, next.line, dim, found);
+        note(n, h, next.line, dim, record);
     }
     return FULL;
 }
 
-/* Take each neuron of a list through its plain crossings before `until`, until the log is full. */
+/* Take each neuron of a list through its plain crossings before `until`, until the record is full. */
 PUBLIC void biasfree_follow(const int64_t *which, int64_t count, double until, const Lines *lines, const Neurons *n,
-                            const Floors *floors, Work *work, Log *found, int64_t *why, int64_t *met) {
+                            const Floors *floors, Work *work, Log *record, int64_t *why, int64_t *met) {
     for (int64_t i = 0; i < count; i++) {
         met[i] = -1;
-        why[i] = follow_one(n, which[i], until, lines, floors, work, found, met + i);
+        why[i] = follow_one(n, which[i], until, lines, floors, work, record, met + i);
     }
 }

@@ -130,8 +130,8 @@ def _spent(step: Step, given: np.ndarray, row: int, begin: float, end: float) ->
     """Energy of a row from x = begin to end, on the way that all rows saw, by the pulls that they had there."""
     weights = basis(begin + (end - begin) * _GAUSS)
     both, half = on_curve(weights, given), step.data.outputs
-    found = _pulls(both[:, :half], both[:, half:], step.data, step.pattern.side[row : row + 1])
-    speed = velocity(on_curve(weights, step.curve[:, row : row + 1]), found, _only(step.pattern, row, 0))
+    pulls = _pulls(both[:, :half], both[:, half:], step.data, step.pattern.side[row : row + 1])
+    speed = velocity(on_curve(weights, step.curve[:, row : row + 1]), pulls, _only(step.pattern, row, 0))
     return float(step.length * (end - begin) * (_GAUSS_WEIGHTS @ np.sum(speed**2, axis=(1, 2))))
 
 
@@ -145,7 +145,7 @@ def join(
     events: list[Event],
     crossings: Crossings,
     limits: Limits,
-    found: Pulls,
+    pulls: Pulls,
     heavy: Bool[np.ndarray, "active"],
 ) -> Joined:
     """Take rows through their events where that is exact enough.
@@ -155,17 +155,17 @@ def join(
         events: the first of each row, in order.
         crossings: all of them.
         limits: what it may be off by.
-        found: pulls at its beginning.
+        pulls: pulls at its beginning.
         heavy: rows that must not go alone.
     """
-    unfelt = _unfelt(step, events, crossings, limits, found)
+    unfelt = _unfelt(step, events, crossings, limits, pulls)
     felt = [event for event in events if event.kind == "level" or not unfelt[event.row]]
     if felt and all(event.kind == "met" for event in felt):
         crossed = crossings.take(crossings.times <= 1)
-        kicks = passing(step, crossed, limits, found)
+        kicks = passing(step, crossed, limits, pulls)
         if kicks is not None:
             return Joined(0.0, 1.0, None, [], kicks.crossed, np.zeros(0), 0.0, step, _NOT_GIVEN, kicks)
-    stop, end, light = _sorted(step, felt, limits, found, heavy)
+    stop, end, light = _sorted(step, felt, limits, pulls, heavy)
     ways, added, energy, given = list[Way](), np.zeros(step.curve.shape[1:]), 0.0, _NOT_GIVEN
     if light:
         ways, end, added, energy, given = _gone(step, light, limits, end)
@@ -208,7 +208,7 @@ def _gone(
 
 
 def _unfelt(
-    step: Step, events: list[Event], crossings: Crossings, limits: Limits, found: Pulls
+    step: Step, events: list[Event], crossings: Crossings, limits: Limits, pulls: Pulls
 ) -> Bool[np.ndarray, "active"]:
     """Rows that meet nothing but lines whose kicks they do not feel, and whose new sides nobody feels.
 
@@ -219,28 +219,28 @@ def _unfelt(
     unfelt = np.zeros(active, dtype=bool)
     unfelt[[event.row for event in events if event.kind == "met"]] = True
     (rows, lines), end = crossings.pairs.T, step.curve[-1]
-    q = np.maximum(np.abs(found.q), np.abs(pulls_of(end, data, step.pattern.side).q))
+    q = np.maximum(np.abs(pulls.q), np.abs(pulls_of(end, data, step.pattern.side).q))
     second, left = np.abs(end[rows, dim:]), np.maximum(0.0, 1 - crossings.times) * step.length
     moved = np.bincount(rows, 2 * np.sum(second * q[:, lines].T, axis=1) * left, minlength=active)
     room = limits.atol + limits.rtol * np.abs(end[:active]).max(axis=1, initial=0.0)
     unfelt &= moved <= _UNFELT * room
     beyond = np.abs(np.sum(end[rows, :dim] * data.directions[lines], axis=1))
-    seen = _curvature(data, found)[lines] * 2 * data.b * second.max(axis=1, initial=0.0) * beyond
+    seen = _curvature(data, pulls)[lines] * 2 * data.b * second.max(axis=1, initial=0.0) * beyond
     seen = np.where(unfelt, np.bincount(rows, 0.5 * seen * left, minlength=active), np.inf)
     lightest = np.argsort(seen, kind="stable")
     unfelt[lightest[np.cumsum(seen[lightest]) > _UNFELT * limits.rtol]] = False
     return unfelt
 
 
-def _curvature(data: Data, found: Pulls) -> Float[np.ndarray, "lines"]:
+def _curvature(data: Data, pulls: Pulls) -> Float[np.ndarray, "lines"]:
     """How much each line's pull changes with its output; for losses that are not square, at most about that."""
     if data.loss == SQUARE:
         return data.powers[0] / data.samples
-    return np.full(data.transposed.shape[1], found.whole * float(np.abs(data.position).max(initial=0.0)))
+    return np.full(data.transposed.shape[1], pulls.whole * float(np.abs(data.position).max(initial=0.0)))
 
 
 def _sorted(
-    step: Step, events: list[Event], limits: Limits, found: Pulls, heavy: np.ndarray
+    step: Step, events: list[Event], limits: Limits, pulls: Pulls, heavy: np.ndarray
 ) -> tuple[Event | None, float, list[Event]]:
     """The event that must end the step, where it must end, and the events before it whose rows may go alone.
 
@@ -251,7 +251,7 @@ def _sorted(
     dim = data.transposed.shape[0]
     if events and data.by_loss and data.decay > 0:  # pulls are not all that moves a row then
         return events[0], events[0].time, []
-    curvature = _curvature(data, found)
+    curvature = _curvature(data, pulls)
     curved = float(curvature.sum() if data.loss == SQUARE else curvature.max(initial=0.0))
     end, light = 1.0, list[Event]()
     for event in events:
@@ -261,7 +261,7 @@ def _sorted(
         if event.kind != "level" and not heavy[event.row] and pattern.span[event.row] < dim:
             second = step.curve[0, event.row, dim:]
             lines = event.lines if event.kind == "met" else held_by(pattern, event.row)
-            kick = 2 * float(np.abs(second @ found.q[:, lines]).sum())
+            kick = 2 * float(np.abs(second @ pulls.q[:, lines]).sum())
             weight = curved * float(np.linalg.norm(second)) * kick
             reach = np.inf if weight == 0 else (6 * _FELT * limits.rtol / weight) ** (1 / 3) / step.length
         if reach < _WORTH * (1 - event.time):

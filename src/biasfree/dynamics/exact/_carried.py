@@ -55,7 +55,7 @@ class Carried:
         self.begin(neurons, data)
 
     def begin(self, neurons: Float[np.ndarray, "width columns"], data: Data) -> list[Noted]:
-        """Start afresh from these neurons; what those on a line do is told."""
+        """Start afresh from these neurons; returns what those on a line do."""
         self.data, self.linear, self.dim = data, data.b == 0, data.directions.shape[1]
         self._form: Form | None = None
         self._pulls: tuple[np.ndarray, np.ndarray, Pulls] | None = None
@@ -81,8 +81,8 @@ class Carried:
         """A row that starts on lines, or at w = 0: as if it had come there from the side that pulls it."""
         if not self.z[h, : self.dim].any():
             # All lines are met at once, and none was passed: it comes from where it is pulled to.
-            found = pulls_of(self.z, self.data, self.pattern.side)
-            ahead = self.data.directions @ ((self.z[h, self.dim :] @ found.p) @ self.data.directions)
+            pulls = pulls_of(self.z, self.data, self.pattern.side)
+            ahead = self.data.directions @ ((self.z[h, self.dim :] @ pulls.p) @ self.data.directions)
             self.pattern.side[h] = np.where(ahead < 0, 1.0, -1.0)
             self._pulls = None
         return self.decide(h, lines)
@@ -143,9 +143,9 @@ class Carried:
 
     def neurons(self, z: np.ndarray | None = None, fade: float = 1.0) -> Float[np.ndarray, "width columns"]:
         """All neurons at rows of the present grouping; still ones times ``fade``."""
-        found = self.groups.restored(self.z if z is None else z)
-        found[self.still] = fade * self.still_neurons
-        return found
+        neurons = self.groups.restored(self.z if z is None else z)
+        neurons[self.still] = fade * self.still_neurons
+        return neurons
 
     def pulls(self) -> Pulls:
         """Of the rows as they are; found once for each set of rows."""
@@ -190,17 +190,17 @@ class Carried:
             self._form = None
         return [Noted(self.groups.groups[h].members, line, kind) for line, kind in happened.events]
 
-    def joined(self, found: Joined) -> list[tuple[float, Noted]]:
+    def joined(self, step: Joined) -> list[tuple[float, Noted]]:
         """Rows that crossed lines unfelt or went alone are as at the step's end; what happened, and at which x."""
-        times, pairs = found.unfelt.times.tolist(), found.unfelt.pairs.tolist()
+        times, pairs = step.unfelt.times.tolist(), step.unfelt.pairs.tolist()
         happened = [(x, h, line, "cross") for x, (h, line) in zip(times, pairs, strict=True)]
-        for way in found.ways:
-            happened += [(x, int(way.rows[0]), line, kind) for x, line, kind in way.events if x <= found.end]
-        if found.kicks is not None:
-            self.pattern, self._form = self.pattern._replace(side=found.kicks.side), found.kicks.form
+        for way in step.ways:
+            happened += [(x, int(way.rows[0]), line, kind) for x, line, kind in way.events if x <= step.end]
+        if step.kicks is not None:
+            self.pattern, self._form = self.pattern._replace(side=step.kicks.side), step.kicks.form
         else:
             self._turned(happened)
-            self.pattern = with_rows(self.pattern, {int(way.rows[0]): way.at(found.end)[2] for way in found.ways})
+            self.pattern = with_rows(self.pattern, {int(way.rows[0]): way.at(step.end)[2] for way in step.ways})
             for h, line in pairs:
                 self.pattern.side[h, line] *= -1
         return [(x, Noted(self.groups.groups[h].members, line, kind)) for x, h, line, kind in happened]
@@ -259,11 +259,11 @@ class Carried:
         near = near[radius[near[:, 0]] > 0]
         if not len(near):
             return False
-        found = self.pulls()
-        moving = velocity(self.z, found, self.pattern)
+        pulls = self.pulls()
+        moving = velocity(self.z, pulls, self.pattern)
         rows, lines = near.T
         across = np.abs(np.sum(moving[rows, : self.dim] * self.data.directions[lines], axis=1))
-        kick = 2 * np.abs(np.einsum("nk,kn->n", self.z[rows, self.dim :], found.q[:, lines]))
+        kick = 2 * np.abs(np.einsum("nk,kn->n", self.z[rows, self.dim :], pulls.q[:, lines]))
         size = np.abs(self.z[rows, : self.dim]).max(axis=1)
         with np.errstate(divide="ignore"):
             lasts = 2 * radius[rows] / across
@@ -313,8 +313,8 @@ class Carried:
         if not self.riders.size:
             return self.riders
         owner, neurons = self.groups.row_of[self.riders], self.groups.some(self.riders, self.z)
-        found = self.pulls()
-        ride, same = may_ride(neurons, self.pattern.side, owner, found.p, found.q, self.data, self.rtol)
+        pulls = self.pulls()
+        ride, same = may_ride(neurons, self.pattern.side, owner, pulls.p, pulls.q, self.data, self.rtol)
         apart = np.linalg.norm(_units(neurons) - _units(self.z[: self.active])[owner], axis=1) > self.tolerance
         leaving, self.riders = self.riders[~ride], self.riders[ride & (apart | ~same)]
         return leaving

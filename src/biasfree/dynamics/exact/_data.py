@@ -106,11 +106,11 @@ def by_line(grouped: Lines, dataset: Dataset, slope: float, loss: str, clock: st
 def by_moments(dataset: Dataset, decay: float, a: float) -> Data:
     """A linear network under square loss sees β and Σ alone: D samples with the same moments stand for all."""
     targets = np.asarray(dataset.targets, dtype=float).reshape(dataset.samples, -1)
-    found = Moments.of(np.asarray(dataset.inputs, dtype=float), targets)
-    dim = len(found.position)
+    moments = Moments.of(np.asarray(dataset.inputs, dtype=float), targets)
+    dim = len(moments.position)
     data = _data(
-        found.directions, np.arange(dim + 1, dtype=np.int64), found.position, np.ascontiguousarray(found.target), 1.0,
-        decay, "square", False, float(dim), 0.5 * found.left,
+        moments.directions, np.arange(dim + 1, dtype=np.int64), moments.position,
+        np.ascontiguousarray(moments.target), 1.0, decay, "square", False, float(dim), 0.5 * moments.left,
     )  # fmt: skip
     return data._replace(a=a, b=0.0)
 

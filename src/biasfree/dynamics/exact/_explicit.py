@@ -86,12 +86,12 @@ class Explicit:
             now.outgrown, max(1, min(merge, watch)), plan.max_steps, stiff, pace.accepted + _LOOK,
             state.last_event - began, state.energy,
         )  # fmt: skip
-        found = travel(now.z, now.data, now.pattern, state.limits, now.apart(), now.strain, pace, wanted)
-        if not found.lengths.size:
+        course = travel(now.z, now.data, now.pattern, state.limits, now.apart(), now.strain, pace, wanted)
+        if not course.lengths.size:
             return None
-        now.travelled(found.z, found.pattern)
-        state.arrived(began, found)
-        steps = Steps.cut(found.trial, found.lengths, found.parts)
+        now.travelled(course.z, course.pattern)
+        state.arrived(began, course)
+        steps = Steps.cut(course.trial, course.lengths, course.parts)
         state.time = _later(began, steps.arrival, until)
         ended = None if state.is_finite else _status.not_finite(plan.axis, began)
         if ended is None:

@@ -113,11 +113,11 @@ def across(pattern: Pattern) -> Float[np.ndarray, "active dim dim"]:
 
 
 def velocity(
-    states: Float[np.ndarray, "*n rows columns"], found: Pulls, pattern: Pattern
+    states: Float[np.ndarray, "*n rows columns"], pulls: Pulls, pattern: Pattern
 ) -> Float[np.ndarray, "*n rows columns"]:
     """The velocity of states from their pulls."""
-    dim = found.matrices.shape[-2]
-    matrices = found.matrices
+    dim = pulls.matrices.shape[-2]
+    matrices = pulls.matrices
     if pattern.span.any():
         matrices = np.einsum("hij,...hjk->...hik", across(pattern), matrices)
     matrices = matrices[..., pattern.owner, :, :]
@@ -125,7 +125,7 @@ def velocity(
     moved = np.concatenate(
         [np.einsum("...hik,...hk->...hi", matrices, second), np.einsum("...hik,...hi->...hk", matrices, first)], axis=-1
     )
-    return moved - np.asarray(found.decay)[..., None, None] * states
+    return moved - np.asarray(pulls.decay)[..., None, None] * states
 
 
 def form_of(data: Data, side: Float[np.ndarray, "active lines"]) -> Form:

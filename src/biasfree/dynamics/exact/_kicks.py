@@ -110,7 +110,7 @@ class Kicks(NamedTuple):
         return gained + float(self.energy[n] + part * (self.energy[n + 1] - self.energy[n]))
 
 
-def passing(step: Step, crossed: Crossings, limits: Limits, found: Pulls) -> Kicks | None:
+def passing(step: Step, crossed: Crossings, limits: Limits, pulls: Pulls) -> Kicks | None:
     """What crossings do to a step; None where some row might be held, or where they do more than can be followed."""
     rows, columns = step.curve.shape[1:]
     points = _POINTS if step.form.constant.size else _POINTS_BY_LINES
@@ -119,13 +119,13 @@ def passing(step: Step, crossed: Crossings, limits: Limits, found: Pulls) -> Kic
         return None
     crossed = crossed.take(np.argsort(crossed.times, kind="stable"))
     room = limits.atol + limits.rtol * np.abs(step.curve[-1, : len(step.pattern.side)]).max(axis=1)
-    kicks = _followed(step, crossed, room, found, points)
+    kicks = _followed(step, crossed, room, pulls, points)
     if kicks is None:
         return None
     # The rule with all points is off by a third of what it differs from the one with half of them.
     off = float(np.max(_off(kicks, len(room)) / room))
     if off > _OFF and off <= _OFF * _FINER**2:
-        kicks = _followed(step, crossed, room, found, _FINER * points)
+        kicks = _followed(step, crossed, room, pulls, _FINER * points)
         off = np.inf if kicks is None else float(np.max(_off(kicks, len(room)) / room))
     return kicks if off <= _OFF else None
 
@@ -135,7 +135,7 @@ def _off(kicks: Kicks, active: int) -> Float[np.ndarray, "active"]:
     return np.abs(_summed(kicks.rest[::2, :active]) - kicks.summed[::2, :active]).max(axis=(0, 2)) / 3
 
 
-def _followed(step: Step, crossed: Crossings, room: np.ndarray, found: Pulls, points: int) -> Kicks | None:
+def _followed(step: Step, crossed: Crossings, room: np.ndarray, pulls: Pulls, points: int) -> Kicks | None:
     """A step through its crossings, in order, at so many points; ``room`` is what each row may be off by."""
     length, curve, data, pattern, form = step
     (rows, columns), count = curve.shape[1:], len(crossed.times)
@@ -147,7 +147,7 @@ def _followed(step: Step, crossed: Crossings, room: np.ndarray, found: Pulls, po
     asked = _PASSING(
         address(who, np.int64), address(lines, np.int64),
         *map(address, (times, begins, kicks, jumps, base, rest, summed, levels, power, *bends, room)),
-        length, ROUNDING * (found.whole + data.mass), count, points,
+        length, ROUNDING * (pulls.whole + data.mass), count, points,
     )  # fmt: skip
     desk, _ = room_for(curve.shape, data, pattern)
     if not engine().biasfree_kicks(

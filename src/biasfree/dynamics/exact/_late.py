@@ -70,15 +70,15 @@ def phis(z: Float[np.ndarray, "*n"], last: int) -> Float[np.ndarray, "last *n"]:
     small = np.flatnonzero(np.abs(flat) < _SERIES)
     y = np.minimum(flat, 700.0)
     y[small] = 1.0
-    found = np.empty((last, flat.size))
-    found[0] = np.expm1(y) / y
+    values = np.empty((last, flat.size))
+    values[0] = np.expm1(y) / y
     for k in range(1, last):
-        found[k] = (found[k - 1] - 1 / _FACTORIALS[k]) / y
+        values[k] = (values[k - 1] - 1 / _FACTORIALS[k]) / y
     near, powers = flat[small], np.ones((_TERMS, small.size))
     for i in range(1, _TERMS):
         np.multiply(powers[i - 1], near, out=powers[i])
-    found[:, small] = _SERIES_OF[:last] @ powers
-    return found.reshape(last, *z.shape)
+    values[:, small] = _SERIES_OF[:last] @ powers
+    return values.reshape(last, *z.shape)
 
 
 _SERIES_OF = 1 / _FACTORIALS[np.arange(1, len(NODES) + 1)[:, None] + np.arange(_TERMS)]
@@ -105,14 +105,14 @@ class LateStep:
     def _linearise(self) -> None:
         """Rates, modes and the force along them: all of J, or what Lanczos' method sees of it."""
         dim, active = self.data.directions.shape[1], len(self.pattern.side)
-        self._found = pulls_of(self.z, self.data, self.pattern.side)
+        self._here = pulls_of(self.z, self.data, self.pattern.side)
         self._across = across(self.pattern) if self.pattern.span.any() else None
-        flat = self._velocity(self.z[None, self.heavy], self._found)[0]
-        bent = bends(self.z[:active], self.data, self.pattern.side, float(self._found.level))
+        flat = self._velocity(self.z[None, self.heavy], self._here)[0]
+        bent = bends(self.z[:active], self.data, self.pattern.side, float(self._here.level))
         own = None if self._across is None else self._across[self.heavy]
         self.rows = Rows(
             self.z[self.heavy, :dim], self.z[self.heavy, dim:], self.pattern.side[self.heavy], own,
-            self._pulling(self._found)[self.heavy], float(self._found.decay), bent, flat,
+            self._pulling(self._here)[self.heavy], float(self._here.decay), bent, flat,
         )  # fmt: skip
         if not flat.size:
             rates, self.modes = np.zeros(0), np.zeros((0, 0))
@@ -125,10 +125,10 @@ class LateStep:
             self.evaluations += seen.products
         self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
         size = float(np.abs(self.rows.second).max(initial=0.0))
-        self._noise = _EPSILON * (self._found.whole + self.data.mass) * size
-        self.force = self._heard((self.modes.T @ flat)[None])[0]
+        self._noise = _EPSILON * (self._here.whole + self.data.mass) * size
+        self.force = self._above_noise((self.modes.T @ flat)[None])[0]
 
-    def _heard(self, forces: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
+    def _above_noise(self, forces: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
         """Forces, but nothing along modes where all may be rounding alone: over long times that would add up."""
         return np.where(np.abs(forces).max(axis=0) <= self._noise, 0.0, forces)
 
@@ -144,17 +144,17 @@ class LateStep:
         some = np.random.default_rng(0).normal(size=self.rows.force.size)
         return -float(lanczos(some, lambda vector: -times(vector, self.rows, self.data)).rates[0])
 
-    def _pulling(self, found: Pulls) -> Float[np.ndarray, "*n active dim outputs"]:
+    def _pulling(self, pulls: Pulls) -> Float[np.ndarray, "*n active dim outputs"]:
         """M of the active rows, without what they slide on."""
-        return found.matrices if self._across is None else self._across @ found.matrices
+        return pulls.matrices if self._across is None else self._across @ pulls.matrices
 
-    def _velocity(self, heavy: Float[np.ndarray, "n heavy columns"], found: Pulls) -> Float[np.ndarray, "n entries"]:
+    def _velocity(self, heavy: Float[np.ndarray, "n heavy columns"], pulls: Pulls) -> Float[np.ndarray, "n entries"]:
         """Of the heavy rows at several states."""
-        matrices, dim = self._pulling(found)[..., self.heavy, :, :], self.data.directions.shape[1]
+        matrices, dim = self._pulling(pulls)[..., self.heavy, :, :], self.data.directions.shape[1]
         moved = np.empty_like(heavy)
         moved[..., :dim] = (matrices @ heavy[..., dim:, None])[..., 0]
         moved[..., dim:] = (heavy[..., None, :dim] @ matrices)[..., 0, :]
-        moved -= np.asarray(found.decay)[..., None, None] * heavy
+        moved -= np.asarray(pulls.decay)[..., None, None] * heavy
         return moved.reshape(len(heavy), math.prod(self.shape))
 
     def try_length(self, length: float, rtol: float, atol: float) -> float:
@@ -183,11 +183,11 @@ class LateStep:
 
     def _weights(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "8 n modes"]:
         """What the force, and each B_j, move every mode by until some times."""
-        found = phis(times[:, None] * self.rates, 1 + len(_POWERS))
-        found[0] *= times[:, None]
+        weights = phis(times[:, None] * self.rates, 1 + len(_POWERS))
+        weights[0] *= times[:, None]
         part = (times / self.length if self.length > 0 else 0 * times) ** _POWERS[:, None]
-        found[1:] *= (_FACTORIALS[_POWERS][:, None] * part * times)[..., None]
-        return found
+        weights[1:] *= (_FACTORIALS[_POWERS][:, None] * part * times)[..., None]
+        return weights
 
     def _places(self, weights: Float[np.ndarray, "8 n modes"]) -> Float[np.ndarray, "n modes"]:
         """How far every mode has moved."""
@@ -200,7 +200,7 @@ class LateStep:
         states[:, self.heavy] = heavy
         self.evaluations += len(places)
         moved = self._velocity(heavy, pulls_of(states, self.data, self.pattern.side))
-        return self._heard(moved @ self.modes - self.force - self.rates * places)
+        return self._above_noise(moved @ self.modes - self.force - self.rates * places)
 
     def _rows(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n heavy columns"]:
         return self.z[self.heavy] + (places @ self.modes.T).reshape(len(places), *self.shape)
@@ -224,7 +224,7 @@ class LateStep:
     def _light_pulls(self) -> Float[np.ndarray, "riding dim outputs"]:
         """M of the rows that are no part of J, here; nothing pulls a row that is zero."""
         moves = self.z[self.riding].any(axis=1)
-        return self._pulling(self._found)[self.pattern.owner[self.riding]] * moves[:, None, None]
+        return self._pulling(self._here)[self.pattern.owner[self.riding]] * moves[:, None, None]
 
     def at_rest(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time later, once nothing heavy moves: light rows are pulled as they are now."""
@@ -296,10 +296,10 @@ class LateStep:
     def _ride(self, states: Float[np.ndarray, "arcs nodes rows columns"], spans: np.ndarray) -> int:
         """Fill in the light and passive rows; how many arcs there are before one of them is light no more."""
         count, nodes = states.shape[:2]
-        found = pulls_of(states.reshape(-1, *states.shape[2:]), self.data, self.pattern.side)
-        matrices = self._pulling(found)[:, self.pattern.owner[self.riding]]
+        pulls = pulls_of(states.reshape(-1, *states.shape[2:]), self.data, self.pattern.side)
+        matrices = self._pulling(pulls)[:, self.pattern.owner[self.riding]]
         matrices = np.einsum("yx,nx...->ny...", _MEANS, matrices.reshape(count, nodes, *matrices.shape[1:]))
-        decay = found.decay.reshape(count, nodes) @ _MEANS.T
+        decay = pulls.decay.reshape(count, nodes) @ _MEANS.T
         light_rows = self.riding < len(self.pattern.side)
         whole = np.sum(states[:, -1][:, self.heavy] ** 2, axis=(1, 2))
         now = self.z[self.riding]

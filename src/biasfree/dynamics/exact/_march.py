@@ -59,13 +59,13 @@ def march(
     ``apart`` holds spread and share of the passive rows (``Merged``). The velocity where the steps end is the trial's
     first stage.
     """
-    found = _MARCHED()
+    marched = _MARCHED()
     engine().biasfree_march(
         address(z), byref(_GOING(**going._asdict())), byref(data.c), byref(pattern.c), byref(form.c), byref(limits.c),
         byref(METHODS[method.number]), byref(apart_in_c(apart)), byref(trial.c), byref(desk.c), byref(sought.c),
-        byref(found),
+        byref(marched),
     )  # fmt: skip
-    return Marched(found.steps, found.rejected, found.step, found.stiff, found.smallest, found.crossings)
+    return Marched(marched.steps, marched.rejected, marched.step, marched.stiff, marched.smallest, marched.crossings)
 
 
 def apart_in_c(apart: Float[np.ndarray, "2 passive"]) -> Structure:

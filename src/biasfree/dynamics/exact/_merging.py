@@ -123,10 +123,10 @@ class Merged:
     @functools.cached_property
     def row_of(self) -> Int[np.ndarray, "width"]:
         """The active row of each neuron; 0 for those that are zero."""
-        found = np.zeros(self.width, dtype=int)
+        rows = np.zeros(self.width, dtype=int)
         for row, group in enumerate(self.groups):
-            found[group.members] = row
-        return found
+            rows[group.members] = row
+        return rows
 
     @functools.cached_property
     def share(self) -> Float[np.ndarray, "passive"]:
@@ -137,33 +137,33 @@ class Merged:
     def spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
         """For each passive row the largest part that a member has in it, in units of its part in the leading row."""
         if without.size != self._spread.get("without", -1):  # riders only ever leave
-            found = [np.zeros(0)]
+            spreads = [np.zeros(0)]
             for group in self.groups:
                 parts = group.parts
                 if parts.shape[1] == 1:
                     continue
                 if without.size:
                     parts = parts[~np.isin(group.members, without)]
-                found.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
-            self._spread.update(without=without.size, found=np.concatenate(found))
-        return self._spread["found"]
+                spreads.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
+            self._spread.update(without=without.size, spreads=np.concatenate(spreads))
+        return self._spread["spreads"]
 
     @functools.cached_property
     def _place(self) -> Int[np.ndarray, "width"]:
-        found = np.zeros(self.width, dtype=int)
+        places = np.zeros(self.width, dtype=int)
         for group in self.groups:
-            found[group.members] = np.arange(len(group.members))
-        return found
+            places[group.members] = np.arange(len(group.members))
+        return places
 
     def some(
         self, which: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows columns"]
     ) -> Float[np.ndarray, "some columns"]:
         """Some neurons from the rows of now."""
-        found = np.empty((len(which), self.columns))
+        neurons = np.empty((len(which), self.columns))
         for row in np.unique(self.row_of[which]):
             here = self.row_of[which] == row
-            found[here] = self.groups[row].parts[self._place[which[here]]] @ rows[self._own[row]]
-        return found
+            neurons[here] = self.groups[row].parts[self._place[which[here]]] @ rows[self._own[row]]
+        return neurons
 
     def without(self, leaving: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows columns"]) -> "Merged":
         """Groups as they are now, but for light members, each of which becomes a group of its own.

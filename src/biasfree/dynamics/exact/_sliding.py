@@ -50,40 +50,40 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     at_zero = dim > 1 and (last_ray or not z[h, :dim].any())
     if at_zero:
         z[h, :dim] = 0.0
-        found = pulls_of(z, data, pattern.side)
-        return _leaves_zero(z, pattern, data, h, found)
+        pulls = pulls_of(z, data, pattern.side)
+        return _leaves_zero(z, pattern, data, h, pulls)
     if met.size:
         _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
-    found = pulls_of(z, data, pattern.side)
-    second, way = z[h, dim:], found.matrices[h].T @ z[h, :dim]
-    if met.size == 1 and not held.size and _leads_on(second, found, pattern, data, h, int(met[0])):
+    pulls = pulls_of(z, data, pattern.side)
+    second, way = z[h, dim:], pulls.matrices[h].T @ z[h, :dim]
+    if met.size == 1 and not held.size and _leads_on(second, pulls, pattern, data, h, int(met[0])):
         new = flipped(pattern, [(h, int(met[0]))])
-        _carry_over(z, pattern, new, data, found, h, met)
+        _carry_over(z, pattern, new, data, pulls, h, met)
         return Happened(new, [(int(met[0]), "cross")])
     vanished = held.size > 0 and lengths(second) <= _VANISHED * lengths(z[h, :dim])
     if vanished:
         second[:] = 0.0
     before, after = (-way, way) if vanished else (second, second)
-    strength, drift = after @ found.q, (after @ found.p) @ data.directions
-    if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * (found.whole + data.mass)).all():
+    strength, drift = after @ pulls.q, (after @ pulls.p) @ data.directions
+    if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * (pulls.whole + data.mass)).all():
         return Happened(flipped(pattern, [(h, line) for line in met]), [(int(line), "cross") for line in met])
-    side, sliding = sides_of(pattern, data, found, h, before)
+    side, sliding = sides_of(pattern, data, pulls, h, before)
     settled = settle(data.directions, strength, drift, 1.0, side, sliding, met)
     new = written(pattern, data, h, settled.side, settled.sliding)
     if met.size:
-        _carry_over(z, pattern, new, data, found, h, met)
+        _carry_over(z, pattern, new, data, pulls, h, met)
     return Happened(new, settled.events)
 
 
 def _leads_on(
-    second: Float[np.ndarray, "outputs"], found: Pulls, pattern: Pattern, data: Data, h: int, line: int
+    second: Float[np.ndarray, "outputs"], pulls: Pulls, pattern: Pattern, data: Data, h: int, line: int
 ) -> bool:
     """Whether a row that slides on nothing passes the one line it has met: the velocity beyond it leads on."""
-    pull = second @ found.p + pattern.side[h] * (second @ found.q)
+    pull = second @ pulls.p + pattern.side[h] * (second @ pulls.q)
     beyond = -pattern.side[h, line]
-    d, strength = data.transposed[:, line], float(second @ found.q[:, line])
+    d, strength = data.transposed[:, line], float(second @ pulls.q[:, line])
     speed = float((data.transposed @ pull) @ d) + 2 * beyond * strength
-    noise = ROUNDING * float(np.linalg.norm(second)) * (found.whole + data.mass)
+    noise = ROUNDING * float(np.linalg.norm(second)) * (pulls.whole + data.mass)
     return bool(beyond * speed > noise)
 
 
@@ -93,7 +93,7 @@ def held_by(pattern: Pattern, h: int) -> Int[np.ndarray, "held"]:
 
 
 def sides_of(
-    pattern: Pattern, data: Data, found: Pulls, h: int, second: Float[np.ndarray, "outputs"]
+    pattern: Pattern, data: Data, pulls: Pulls, h: int, second: Float[np.ndarray, "outputs"]
 ) -> tuple[Float[np.ndarray, "lines"], Bool[np.ndarray, "lines"]]:
     """ς on all lines, those slid on included, with ``second`` for v; and which are slid on."""
     side, sliding = pattern.side[h].copy(), np.zeros(pattern.side.shape[1], dtype=bool)
@@ -101,8 +101,8 @@ def sides_of(
     held = pattern.slides[own, 1]
     if held.size:
         sliding[held] = True
-        strength = second @ found.q[:, held]
-        balance = -pattern.dual[own] @ (found.matrices[h] @ second)
+        strength = second @ pulls.q[:, held]
+        balance = -pattern.dual[own] @ (pulls.matrices[h] @ second)
         side[held] = np.clip(np.divide(balance, strength, out=np.sign(balance), where=strength != 0), -1.0, 1.0)
     return side, sliding
 
@@ -181,26 +181,26 @@ def resting(pattern: Pattern, dim: int) -> Int[np.ndarray, "rows"]:
     return np.flatnonzero((pattern.span == dim) & ~slide)
 
 
-def drawn_from_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, found: Pulls) -> Settled:
+def drawn_from_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, pulls: Pulls) -> Settled:
     """Where row h goes from w = 0, by ``switching.from_zero``."""
     second, dim = z[h, data.directions.shape[1] :], data.directions.shape[1]
-    side, sliding = sides_of(pattern, data, found, h, second)
+    side, sliding = sides_of(pattern, data, pulls, h, second)
     rests = pattern.span[h] == dim
     return from_zero(
-        data.directions, second @ found.q, (second @ found.p) @ data.directions, side, sliding, rests=bool(rests)
+        data.directions, second @ pulls.q, (second @ pulls.p) @ data.directions, side, sliding, rests=bool(rests)
     )
 
 
-def _leaves_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, found: Pulls) -> Happened:
+def _leaves_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, pulls: Pulls) -> Happened:
     """All lines are met at once."""
-    settled, active = drawn_from_zero(z, pattern, data, h, found), len(pattern.side)
+    settled, active = drawn_from_zero(z, pattern, data, h, pulls), len(pattern.side)
     new = written(pattern, data, h, settled.side, settled.sliding, everything=settled.rests)
     z[active:][pattern.owner[active:] == h, : data.directions.shape[1]] = 0.0
     return Happened(new, [(int(line), "branch") for line in np.flatnonzero(~settled.sliding)])
 
 
 def _carry_over(
-    z: np.ndarray, before: Pattern, after: Pattern, data: Data, found: Pulls, h: int, met: np.ndarray
+    z: np.ndarray, before: Pattern, after: Pattern, data: Data, pulls: Pulls, h: int, met: np.ndarray
 ) -> None:
     """Take the passive rows of row h through an event."""
     active, dim = len(after.side), data.directions.shape[1]
@@ -208,7 +208,7 @@ def _carry_over(
     if not own.size:
         return
     second = z[h, dim:]
-    plain, bent = second @ found.p, second @ found.q
+    plain, bent = second @ pulls.p, second @ pulls.q
 
     def moving(pattern: Pattern) -> np.ndarray:
         free, basis = (plain + pattern.side[h] * bent) @ data.directions, pattern.basis[h, : pattern.span[h]]

@@ -121,14 +121,14 @@ class State:
         )
         return marched, desk, sought
 
-    def arrived(self, began: float, found: Travelled) -> None:
+    def arrived(self, began: float, course: Travelled) -> None:
         """At the end of a course through events (``_travel``)."""
-        self.energy, self.last_event = found.energy, began + found.last_event
-        self.inadmissible = max(self.inadmissible, found.beyond)
-        self.trial.stages[0], self.trial.powers[0] = found.trial.stages[0], found.trial.powers[0]
+        self.energy, self.last_event = course.energy, began + course.last_event
+        self.inadmissible = max(self.inadmissible, course.beyond)
+        self.trial.stages[0], self.trial.powers[0] = course.trial.stages[0], course.trial.powers[0]
         members = self.carried.groups.groups
         happened = zip(
-            found.when.tolist(), found.rows.tolist(), found.lines.tolist(), found.kinds.tolist(), strict=True
+            course.when.tolist(), course.rows.tolist(), course.lines.tolist(), course.kinds.tolist(), strict=True
         )
         self.noted += [(began + time, Noted(members[row].members, line, kind)) for time, row, line, kind in happened]
 
