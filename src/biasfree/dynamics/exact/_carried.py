@@ -1,5 +1,6 @@
 """The network as the exact flow carries it: few rows, the pattern they move by, and all neurons back from them."""
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -127,7 +128,7 @@ class Carried:
         """
         p, q = line_forces(*outputs_of(neurons, self.data), self.data)
         matters = felt_lines(p, q, self.data, self.rtol)
-        marks = np.random.default_rng(0).integers(1, 2**40, size=(2, len(matters))).astype(float)
+        marks = _marks(len(matters))[:, 1:]
         keys = []
         for part in chunks(neurons, len(matters)):
             first = part[:, : self.dim]
@@ -277,18 +278,19 @@ class Carried:
 
     def _part(self, torn: dict[int, int]) -> None:
         """Part each of these groups by its neurons' distances from a line, at the largest gaps between them."""
-        members, leaders = [], []
-        for row, group in enumerate(self.groups.groups):
-            parts = [group.members]
+        groups, leaders = list[_merging.Group](), list[int]()
+        for row, group in enumerate(self.groups.now(self.z)):
+            parts = [group]
             if row in torn:
-                neurons = self.groups.some(group.members, self.z)
+                neurons = group.parts @ group.rows
                 distance = neurons[:, : self.dim] @ self.data.directions[torn[row]] / lengths(neurons)
                 order = np.argsort(distance, kind="stable")
                 gaps = np.argsort(-np.diff(distance[order]), kind="stable")[: _PARTS - 1]
-                parts = np.split(group.members[order], np.sort(gaps) + 1)
-            members += parts
+                pieces = np.split(order, np.sort(gaps) + 1)
+                parts = [_merging.grouped(group.members[some], neurons[some]) for some in pieces]
+            groups += parts
             leaders += [row] * len(parts)
-        self._take(_merging.of_members(self.groups.restored(self.z), members), self.pattern, np.array(leaders))
+        self._take(_merging.Merged(groups, False, *self.groups.shape), self.pattern, np.array(leaders))
         own = np.flatnonzero(np.isin(leaders, list(torn)))
         products = self.z[own, : self.dim] @ self.data.transposed
         side = self.pattern.side[own]
@@ -352,16 +354,17 @@ class Carried:
         self.strain = np.zeros(len(leaders))
         rows, owner = groups.rows()
         self.z, active = np.ascontiguousarray(rows), len(leaders)
-        slides, dual = [np.zeros((0, 2), dtype=np.int64)], [np.zeros((0, self.dim))]
-        for row, leader in enumerate(leaders.tolist()):
-            own = pattern.slides[:, 0] == leader
-            if own.any():
-                slides.append(np.column_stack([np.full(int(own.sum()), row), pattern.slides[own, 1]]))
-                dual.append(pattern.dual[own])
+        # Every new row has all slides of its leader.
+        order = np.argsort(leaders, kind="stable")
+        first, last = (np.searchsorted(leaders[order], pattern.slides[:, 0], which) for which in ("left", "right"))
+        old = np.repeat(np.arange(len(first)), last - first)
+        rows = order[np.arange(len(old)) - np.repeat(np.cumsum(last - first) - last, last - first)]
+        by_row = np.argsort(rows, kind="stable")
+        old, rows = old[by_row], rows[by_row]
         self.pattern = Pattern(
             np.ascontiguousarray(pattern.side[leaders]), np.concatenate([np.arange(active), owner]),
-            np.ascontiguousarray(pattern.basis[leaders]), pattern.span[leaders], np.concatenate(slides),
-            np.concatenate(dual),
+            np.ascontiguousarray(pattern.basis[leaders]), pattern.span[leaders],
+            np.column_stack([rows, pattern.slides[old, 1]]).astype(np.int64), pattern.dual[old],
         )  # fmt: skip
 
     def even_part_is_gone(self) -> bool:
@@ -375,9 +378,15 @@ class Carried:
 
 def _keys(pattern: Pattern) -> np.ndarray:
     """A number for each kind of active row: its sides and its span."""
-    numbers: dict[tuple[bytes, int], int] = {}
-    kinds = zip(pattern.side, pattern.span, strict=True)
-    return np.array([numbers.setdefault((side.tobytes(), int(span)), len(numbers)) for side, span in kinds])
+    marks = _marks(pattern.side.shape[1])
+    return pattern.side @ marks[0, 1:] + pattern.span * marks[0, 0]
+
+
+@functools.cache
+def _marks(count: int) -> Float[np.ndarray, "2 count+1"]:
+    """Whole numbers by which patterns are distinguished, so small that sums of them are exact in any order."""
+    largest = 2 ** min(40, 52 - (count + 1).bit_length())
+    return np.random.default_rng(0).integers(1, largest, size=(2, count + 1)).astype(float)
 
 
 def _with_sides(pattern: Pattern, side: np.ndarray) -> Pattern:

@@ -15,6 +15,7 @@ reduction to at most D + 1 rows is exact.
 """
 
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -106,6 +107,15 @@ class Merged:
         neuron = np.concatenate([*(group.members for _, group in alone + small), _NO])
         return row, part[:, None], np.cumsum(count) - count, neuron
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of all neurons."""
+        return self.width, self.columns
+
+    def now(self, rows: Float[np.ndarray, "rows columns"]) -> list[Group]:
+        """The groups with the rows of now."""
+        return [group._replace(rows=rows[own]) for group, own in zip(self.groups, self._own, strict=True)]
+
     def restored(self, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "width columns"]:
         """Every neuron from the rows of now."""
         neurons = np.zeros((self.width, rows.shape[1]))
@@ -191,12 +201,13 @@ class Merged:
 
 def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
-    return Merged([_group(neurons, moving(neurons))], True, *neurons.shape)
+    some = moving(neurons)
+    return Merged([grouped(some, neurons[some])], True, *neurons.shape)
 
 
 def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]]) -> Merged:
     """Groups of these neurons."""
-    return Merged([_group(neurons, some) for some in members], False, *neurons.shape)
+    return Merged([grouped(some, neurons[some]) for some in members], False, *neurons.shape)
 
 
 def alike(
@@ -219,7 +230,9 @@ def alike(
     )  # fmt: skip
     follows = leader != np.arange(len(which))
     together = np.lexsort((order, follows, leader))
-    return np.split(which[order[together]], np.flatnonzero(np.diff(leader[together])) + 1) if len(which) else []
+    members, leader = which[order[together]], leader[together]
+    cuts = [0, *(np.flatnonzero(leader[1:] != leader[:-1]) + 1).tolist(), len(members)]
+    return [members[begin:end] for begin, end in itertools.pairwise(cuts)] if len(members) else []
 
 
 def _directions(neurons: Float[np.ndarray, "width columns"]) -> tuple[np.ndarray, np.ndarray]:
@@ -252,8 +265,8 @@ def moving(neurons: Float[np.ndarray, "width columns"]) -> Int[np.ndarray, "some
     return np.flatnonzero(neurons.any(axis=1))
 
 
-def _group(neurons: np.ndarray, members: np.ndarray) -> Group:
-    own = neurons[members]
+def grouped(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> Group:
+    """Members of a group, and their own neurons, as one."""
     if len(members) == 1:
         return Group(members, _ONE, own)
     if not len(members):
