@@ -102,7 +102,8 @@ class Descent:
         self._problem = _field.problem(plan.network, plan.dataset, plan.loss, plan.weight_decay)
         self._kind = _field.Kind(plan.loss, plan.network.architecture)
         # Of full type, like what the loop makes of it: it is compiled once.
-        self._weights, self._energy = plan.network.weights, jnp.asarray(0.0, float)
+        self._weights = tuple(map(jnp.asarray, plan.network.weights))
+        self._energy = jnp.asarray(0.0, float)
 
     def advance(self, budget: Budget) -> Piece:
         """Go on, within the budget."""

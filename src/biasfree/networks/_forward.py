@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 
 class Architecture(NamedTuple):
@@ -22,22 +22,22 @@ class Architecture(NamedTuple):
 
 
 def forward(
-    weights: Sequence[Float[Array, "out in"]],
-    inputs: Float[Array, "samples dim"],
+    weights: Sequence[Float[Any, "out in"]],
+    inputs: Float[Any, "samples dim"],
     slope: Any,
     architecture: Architecture,
-) -> Float[Array, "outputs samples"]:
+) -> Float[Any, "outputs samples"]:
     """Outputs of the network with these weights, one column per sample."""
     *_, last = hidden_layers(weights, inputs, slope, architecture)
     return last
 
 
 def hidden_layers(
-    weights: Sequence[Float[Array, "out in"]],
-    inputs: Float[Array, "samples dim"],
+    weights: Sequence[Float[Any, "out in"]],
+    inputs: Float[Any, "samples dim"],
     slope: Any,
     architecture: Architecture,
-) -> list[Float[Array, "width samples"]]:
+) -> list[Float[Any, "width samples"]]:
     """What enters each layer, z₀ = x, z₁ = φ(h₁), …, and last the output h_L; one column per sample.
 
     σ'(0) = α: ``where`` makes the kink belong to the inactive side, as Appendix F.2 needs, unlike

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from biasfree import checks, files
 from biasfree.deprecated import renamed
@@ -26,10 +26,10 @@ from biasfree.shown import Shown
 
 @jax.tree_util.register_pytree_with_keys_class
 class Network(Shown):
-    """A bias-free network: weights ``(W1, …, WL)``, slope α and architecture. Immutable, a pytree.
+    """A bias-free network: weights ``(W1, …, WL)``, slope α and architecture. Immutable, a pytree of JAX.
 
     Args:
-        weights: matrices W_l of shape (width of layer l, width of layer l − 1).
+        weights: matrices W_l of shape (width of layer l, width of layer l − 1); kept as NumPy arrays, read-only.
         slope: α of σ(z) = max(z, αz); 0 is ReLU, 1 a linear network.
         rectified: for each hidden layer, whether σ follows it; all by default.
         skips: for each layer, the span of the identity skip that ends there; 0 (no skip) by default.
@@ -45,7 +45,7 @@ class Network(Shown):
     3.0
     """
 
-    weights: tuple[Float[Array, "out in"], ...]
+    weights: tuple[Float[Any, "out in"], ...]
     slope: float
     rectified: tuple[bool, ...]
     skips: tuple[int, ...]
@@ -76,7 +76,7 @@ class Network(Shown):
         depth = len(matrices)
         widths = [matrices[0].shape[1], *(m.shape[0] for m in matrices)]
         self._freeze(
-            tuple(jnp.asarray(m) for m in matrices),
+            tuple(map(_frozen, matrices)),
             checks.slope(slope),
             _rectified(rectified, depth),
             _skips(skips, widths),
@@ -356,6 +356,13 @@ class Network(Shown):
         return f"{'-'.join(map(str, self.widths))} {kind} network{tail}{skips}"
 
     __repr__ = __str__
+
+
+def _frozen(matrix: np.ndarray) -> np.ndarray:
+    """A copy that nobody can change."""
+    matrix = np.array(matrix)
+    matrix.flags.writeable = False
+    return matrix
 
 
 def _rectified(rectified: Sequence[bool] | None, depth: int) -> tuple[bool, ...]:
