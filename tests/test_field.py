@@ -82,6 +82,9 @@ def test_loops_in_c_and_numpy_agree(architecture, loss, clock) -> None:
     np.testing.assert_allclose(end, other, rtol=1e-12, atol=1e-14)
     for one, two in zip(*(field.active() for field in fields), strict=True):
         np.testing.assert_array_equal(one, two)
+    levels = [field.log_loss() for field in fields]
+    assert levels[0] == pytest.approx(levels[1], rel=1e-13)
+    assert levels[0] == pytest.approx(float(_field.log_loss(layers.of(end), numbers, kind)), rel=1e-13)
 
 
 @pytest.mark.parametrize("architecture", [a for a in ARCHITECTURES if a[0][-1] == 1], ids=str)
@@ -126,6 +129,7 @@ def test_stiffness_bounds_the_hessian(loss, clock, chosen) -> None:
             return jax.flatten_util.ravel_pytree(_field.velocity(unravel(flat), traced(given), kind))[0]
 
         steepest = np.linalg.norm(np.asarray(jax.jit(jax.jacfwd(velocity))(flat)), 2)
-        bound = _field.Steepness(numbers, kind, float(_field.log_loss(weights, numbers, kind))).at(weights)
+        level, squares = float(_field.log_loss(weights, numbers, kind)), np.array([np.sum(w**2) for w in weights])
+        bound = _field.Steepness(numbers, kind, level).at(squares)
         outputs = numbers.targets.shape[0]
         assert steepest <= outputs * bound * (1 + 1e-12), (architecture, loss, clock)

@@ -229,12 +229,10 @@ class Steepness:
         self._decay = float(problem.weight_decay)
         self._skips = [1.0 if skip else 0.0 for skip in kind.architecture.skips]
 
-    def at(self, weights: Weights) -> float:
-        """ρ at these weights."""
-        norms = [
-            max(math.sqrt(float(np.vdot(w, w))) + skip, _LEAST) for w, skip in zip(weights, self._skips, strict=True)
-        ]
+    def at(self, squares: Float[np.ndarray, "layers"]) -> float:
+        """ρ at weights of these ‖W_l‖²."""
+        norms = [max(math.sqrt(n) + skip, _LEAST) for n, skip in zip(squares.tolist(), self._skips, strict=True)]
         product = math.prod(norms)
         inverse = sum(1 / n for n in norms)
-        squares = sum(1 / n**2 for n in norms)
-        return self._second * product**2 * squares + self._first * product * (inverse**2 - squares) + self._decay
+        twice = sum(1 / n**2 for n in norms)
+        return self._second * product**2 * twice + self._first * product * (inverse**2 - twice) + self._decay

@@ -51,6 +51,8 @@ def _scipys(order: int, solver: Any) -> Method:
     a = np.zeros((stages, stages))
     a[:, : solver.A.shape[1]] = solver.A[:stages]
     error, second = (solver.E5, solver.E3) if order == 8 else (solver.E, None)
+    error, second = (None if part is None else np.array(part, dtype=float) for part in (error, second))
+    assert error is not None
     return Method(order, a, np.array(solver.B, dtype=float), error, second)
 
 
@@ -60,15 +62,6 @@ METHODS = {
     "tsit5": _tsitouras(),
     "dopri8": _scipys(8, DOP853),
 }
-
-
-def error_of(stages: Float[np.ndarray, "s+1 size"], method: Method) -> Flat:
-    """The error of a step, divided by its length."""
-    error = method.error @ stages
-    if method.second is not None:
-        other = method.second @ stages
-        error = error**2 / np.sqrt(np.maximum(error**2 + 0.01 * other**2, 1e-300))
-    return error
 
 
 def energy_of(stages: Float[np.ndarray, "s+1 size"], method: Method) -> float:

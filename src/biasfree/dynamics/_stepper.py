@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from biasfree.dynamics._error_norm import entry_sizes, error_ratio
-from biasfree.dynamics._field import Kind, Problem, Steepness, Weights, log_loss, margin_power
-from biasfree.dynamics._runge_kutta import METHODS, energy_of, error_of
+from biasfree.dynamics._error_norm import Sizes, error_ratio, sizes_of
+from biasfree.dynamics._field import Kind, Problem, Steepness, Weights, margin_power
+from biasfree.dynamics._runge_kutta import METHODS, energy_of
 from biasfree.dynamics._vector_field import Layers, vector_field
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0  # of a step's change; the usual factors (Hairer, Nørsett, Wanner, II.4)
@@ -110,7 +110,7 @@ class Stepper:
         self._layers = Layers(weights)
         self._field = vector_field(self._layers, problem, kind)
         self._steepness = Steepness(problem, kind, control.initial_log_loss)
-        self._sizes: tuple[Flat | None, Flat] = None, np.zeros(0)  # of the neurons of each entry, and where that was so
+        self._sizes: tuple[Flat | None, Sizes] = None, Sizes(np.zeros(0), np.zeros(0))  # and where that was so
 
     def weights(self, flat: Flat) -> Weights:
         """All layers."""
@@ -151,8 +151,9 @@ class Stepper:
         # The length that float64 makes of it: times are sums.
         length, method = end - state.time, self._method
         stages, there = self._field.stages(state.flat, state.velocity, length, method)
-        relative, sizes, energy = self._relative(state.energy), self._sizes_at(state.flat), energy_of(stages, method)
-        ratio = length * error_ratio(error_of(stages, method), state.flat, there, sizes, control.atol, relative)
+        relative, sizes = self._relative(state.energy), self._sizes_at(state.flat).weights
+        energy = energy_of(stages, method)
+        ratio = length * error_ratio(stages, method, state.flat, there, sizes, control.atol, relative)
         finite = math.isfinite(ratio) and math.isfinite(energy)
         # An error that large is no jump of a slope: a sample that had no part in the motion has come into it.
         tame = ratio * relative <= control.rtol ** (1.0 / self._method.order) or control.smallest_step > 0
@@ -177,12 +178,12 @@ class Stepper:
             smallest=state.smallest if trial.lands else min(state.smallest, trial.step),
             caution=caution, active=active, flipped=flipped, chattered=state.chattered + back,
             chatter_step=min(state.chatter_step, trial.step) if back else state.chatter_step,
-            level_reached=self._at_level(trial.there), failed=False, overflowed=False,
+            level_reached=self._at_level(), failed=False, overflowed=False,
         )  # fmt: skip
 
-    def _at_level(self, flat: Flat) -> bool:
+    def _at_level(self) -> bool:
         level = self._control.stop_log_loss
-        return math.isfinite(level) and bool(log_loss(self.weights(flat), self._problem, self._kind) <= level)
+        return math.isfinite(level) and self._field.log_loss() <= level
 
     def _seen_crossings(self, state: State, trial: _Trial) -> tuple[Active, Active, bool]:
         """The activations, which of them changed, and whether any changed straight back; not after large steps."""
@@ -218,10 +219,10 @@ class Stepper:
     def _margin_power(self, flat: Flat) -> float:
         return margin_power(self.weights(flat), self._problem, self._kind)
 
-    def _sizes_at(self, flat: Flat) -> Flat:
+    def _sizes_at(self, flat: Flat) -> Sizes:
         """What an error of each entry is judged against, found once for each state."""
         if self._sizes[0] is not flat:
-            self._sizes = flat, entry_sizes(self.weights(flat))
+            self._sizes = flat, sizes_of(flat, self._layers.shapes)
         return self._sizes[1]
 
     # Sizes of steps
@@ -234,7 +235,7 @@ class Stepper:
         """
         if self._control.smallest_step > 0:
             return self._control.smallest_step
-        steepness = self._steepness.at(self.weights(flat))
+        steepness = self._steepness.at(self._sizes_at(flat).layers)
         if self._kind.clock == "loss":
             bend = len(self._layers.shapes) * math.sqrt(power / max(float(flat @ flat), 1e-300))
             steepness = min(steepness, 4 * power + bend)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Bool, Float
 
-from biasfree.dynamics._field import Kind, Problem, Weights, velocity
+from biasfree.dynamics._field import Kind, Problem, Weights, log_loss, velocity
 from biasfree.dynamics._runge_kutta import Method
 from biasfree.dynamics.exact._data import Data, sample_by_sample
 from biasfree.dynamics.exact._kernels import engine
@@ -53,6 +53,9 @@ class VectorField(Protocol):
     def active(self) -> Active:
         """Per rectified layer, which neurons are active on which samples, where the last velocity was taken."""
 
+    def log_loss(self) -> float:
+        """Ln L there."""
+
 
 def vector_field(layers: Layers, problem: Problem, kind: Kind) -> VectorField:
     """The quicker one."""
@@ -90,6 +93,10 @@ class ByNumpy:
         kind, weights = self._kind.architecture, self._layers.of(self._last)
         signals = hidden_layers(weights, self._problem.inputs, self._problem.slope, kind)[1:-1]
         return tuple(np.asarray(z) > 0 for z, bent in zip(signals, kind.rectified, strict=True) if bent)
+
+    def log_loss(self) -> float:
+        """See ``VectorField``."""
+        return float(log_loss(self._layers.of(self._last), self._problem, self._kind))
 
 
 class InC:
@@ -140,3 +147,7 @@ class InC:
     def active(self) -> Active:
         """See ``VectorField``."""
         return tuple((self._room[part] > 0).reshape(-1, self._samples) for part in self._signals)
+
+    def log_loss(self) -> float:
+        """See ``VectorField``."""
+        return engine().biasfree_deep_level(byref(self._deep), byref(self._data.c), address(self._room))

@@ -15,6 +15,8 @@ import numpy as np
 
 from biasfree.native import _build
 
+_BYTE = ctypes.c_char
+
 
 @functools.cache
 def library() -> ctypes.CDLL:
@@ -36,7 +38,10 @@ def address(array: np.ndarray, dtype: Any = np.float64) -> int:
         raise TypeError(
             f"need a contiguous array of {np.dtype(dtype)}, got {array.dtype} {array.shape} {array.strides}."
         )
-    return int(array.__array_interface__["data"][0])
+    try:
+        return ctypes.addressof(_BYTE.from_buffer(array.data))  # a third of the time of what follows
+    except (TypeError, ValueError):  # read-only, or empty
+        return int(array.__array_interface__["data"][0])
 
 
 def structure(what: str, members: str) -> type[ctypes.Structure]:

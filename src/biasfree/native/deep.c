@@ -38,22 +38,22 @@ static Layout laid_out(const Deep *deep, const double *flat, double *moving, dou
     return layout;
 }
 
-static void add_rows(double factor, const double *from, double *to, int64_t count) {
+WITHIN void add_rows(double factor, const double *from, double *to, int64_t count) {
     for (int64_t i = 0; i < count; i++) to[i] += factor * from[i];
 }
 
-/* A sum in four parts: it is four times as fast, and its order does not depend on the processor. */
-static double inner(const double *one, const double *other, int64_t count) {
-    double parts[4] = {0.0, 0.0, 0.0, 0.0};
+/* A sum in eight parts: none waits for the one before, and the order does not depend on the processor. */
+WITHIN double inner(const double *one, const double *other, int64_t count) {
+    double parts[8] = {0.0};
     int64_t i = 0;
-    for (; i + 4 <= count; i += 4)
-        for (int n = 0; n < 4; n++) parts[n] += one[i + n] * other[i + n];
-    for (; i < count; i++) parts[0] += one[i] * other[i];
-    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+    for (; i + 8 <= count; i += 8)
+        for (int n = 0; n < 8; n++) parts[n] += one[i + n] * other[i + n];
+    for (; i < count; i++) parts[i % 8] += one[i] * other[i];
+    return ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));
 }
 
 /* What enters every layer, and the outputs last. */
-static void pass_forward(const Deep *deep, const Layout *layout) {
+FOUR_AT_A_TIME static void pass_forward(const Deep *deep, const Layout *layout) {
     const int64_t samples = deep->samples;
     memcpy(layout->signals[0], deep->inputs, sizeof(double) * (size_t)(deep->widths[0] * samples));
     for (int64_t l = 0; l < deep->depth; l++) {
@@ -70,7 +70,7 @@ static void pass_forward(const Deep *deep, const Layout *layout) {
 }
 
 /* −∇L − λW from what arrives at the outputs, −∂L/∂f. */
-static void pass_back(const Deep *deep, const Layout *layout, double decay) {
+FOUR_AT_A_TIME static void pass_back(const Deep *deep, const Layout *layout, double decay) {
     const int64_t samples = deep->samples, depth = deep->depth;
     for (int64_t l = 1; l < depth; l++)
         memset(layout->arriving[l], 0, sizeof(double) * (size_t)(deep->widths[l] * samples));
@@ -116,4 +116,74 @@ PUBLIC void biasfree_deep_stages(const Deep *deep, const Data *data, const doubl
         for (int64_t i = 0; i < size; i++) there[i] = here[i] + length * there[i];
         biasfree_deep_velocity(deep, data, there, stages + s * size, room);
     }
+}
+
+/* ln L where the last velocity was taken: its outputs are still in the room. */
+PUBLIC double biasfree_deep_level(const Deep *deep, const Data *data, double *room) {
+    const Layout layout = laid_out(deep, 0, 0, room);
+    const size_t outputs = sizeof(double) * (size_t)(data->outputs * deep->samples);
+    memcpy(layout.loss, layout.signals[deep->depth], outputs);
+    memset(layout.loss + data->outputs * deep->samples, 0, outputs);
+    return log_loss(layout.loss, data);
+}
+
+/* For each weight the smaller of the sizes of the two neurons it joins (_error_norm.py), and ‖W_l‖² of every layer.
+   `hidden` is room for a number for each neuron. */
+PUBLIC void biasfree_deep_sizes(const int64_t *widths, int64_t depth, const double *flat, double *sizes, double *norms,
+                                double *hidden) {
+    const double *weights = flat;
+    double *before = 0, *after = hidden; /* of the layer that enters, and of the one that leaves */
+    int64_t neurons = 0;
+    for (int64_t l = 1; l < depth; l++) neurons += widths[l];
+    memset(hidden, 0, sizeof(double) * (size_t)neurons);
+    for (int64_t l = 0; l < depth; weights += widths[l] * widths[l + 1], l++) {
+        const int64_t in = widths[l], out = widths[l + 1];
+        norms[l] = 0.0;
+        for (int64_t i = 0; i < out; i++) {
+            double total = 0.0;
+            for (int64_t j = 0; j < in; j++) {
+                const double square = weights[i * in + j] * weights[i * in + j];
+                total += square;
+                if (before) before[j] += square / (double)out;
+            }
+            norms[l] += total;
+            if (l + 1 < depth) after[i] += total / (double)in;
+        }
+        before = after;
+        after += out;
+    }
+    for (int64_t h = 0; h < neurons; h++) hidden[h] = sqrt(hidden[h]);
+    before = 0;
+    after = hidden;
+    for (int64_t l = 0; l < depth; l++) {
+        const int64_t in = widths[l], out = widths[l + 1];
+        const double alone = sqrt(norms[l] / (double)(in * out)); /* of a network of one layer */
+        for (int64_t i = 0; i < out; i++)
+            for (int64_t j = 0; j < in; j++) {
+                double size = l + 1 < depth ? after[i] : INFINITY;
+                if (before) size = smallest(size, before[j]);
+                *sizes++ = depth > 1 ? size : alone;
+            }
+        before = after;
+        after += out;
+    }
+}
+
+/* The root mean square of a step's error, divided by its length, in units of its tolerance (_error_norm.py). */
+PUBLIC double biasfree_deep_error(int64_t size, int64_t count, const double *stages, const double *error,
+                                  const double *second, const double *here, const double *there, const double *sizes,
+                                  double atol, double rtol) {
+    double total = 0.0;
+    for (int64_t i = 0; i < size; i++) {
+        double one = 0.0, other = 0.0;
+        for (int64_t s = 0; s <= count; s++) one += error[s] * stages[s * size + i];
+        if (second) {
+            for (int64_t s = 0; s <= count; s++) other += second[s] * stages[s * size + i];
+            one = one * one / sqrt(largest(one * one + 0.01 * other * other, 1e-300));
+        }
+        const double scale = largest(largest(fabs(here[i]), fabs(there[i])), sizes[i]);
+        const double ratio = one / (atol + rtol * scale);
+        total += ratio * ratio;
+    }
+    return sqrt(total / (double)size);
 }

@@ -22,7 +22,7 @@ static double combined(double high, double low) {
 }
 
 /* Σ_n weight_n stage_n. */
-static void add_up(const double *weights, int64_t count, const double *stages, int64_t size, double *total) {
+FOUR_AT_A_TIME static void add_up(const double *weights, int64_t count, const double *stages, int64_t size, double *total) {
     memset(total, 0, sizeof(double) * (size_t)size);
     for (int64_t n = 0; n < count; n++) {
         const double weight = weights[n], *stage = stages + n * size;

@@ -43,10 +43,15 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_kicks.argtypes, loaded.biasfree_kicks.restype = [pointer] * 8, whole
     loaded.biasfree_turn.argtypes, loaded.biasfree_turn.restype = [pointer] * 3 + [whole] * 2, None
     loaded.biasfree_level.argtypes, loaded.biasfree_level.restype = [pointer, whole, pointer, pointer, pointer], number
-    loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole] + [pointer] * 7, None
+    loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole, *[pointer] * 7], None
     loaded.biasfree_deep_velocity.argtypes, loaded.biasfree_deep_velocity.restype = [pointer] * 5, None
-    loaded.biasfree_deep_stages.argtypes = [pointer] * 3 + [number] + [pointer] * 2 + [whole] + [pointer] * 3
+    loaded.biasfree_deep_stages.argtypes = [*[pointer] * 3, number, pointer, pointer, whole, *[pointer] * 3]
     loaded.biasfree_deep_stages.restype = None
+    loaded.biasfree_deep_level.argtypes, loaded.biasfree_deep_level.restype = [pointer] * 3, number
+    loaded.biasfree_deep_sizes.argtypes = [pointer, whole, *[pointer] * 4]
+    loaded.biasfree_deep_sizes.restype = None
+    loaded.biasfree_deep_error.argtypes = [whole, whole, *[pointer] * 6, number, number]
+    loaded.biasfree_deep_error.restype = number
     return loaded
 
 
