@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from biasfree.measure import Plateaus
 
+_TINY = 1e-100  # weights whose squares are no numbers, or few: they would drift by nothing
 _CLOSE = 1e-6  # of a time found by its loss
 _ROUNDINGS = 64.0  # of a sum over neurons and samples, in units of float64's own
 _LARGEST_LOG = 700.0  # e^700 is a number
@@ -185,9 +186,10 @@ class Trajectory(Shown):
             if any(span and layer in (end - span, end) for end, span in enumerate(skips, 1)):
                 continue
             with np.errstate(over="ignore", invalid="ignore"):
-                # Squares of 1e-170 are zero, and would drift by nothing.
-                unit = min(1.0, max(float(np.abs(part).max()) for part in (before, after))) or 1.0
-                incoming, outgoing = ((before / unit) ** 2).sum(axis=2), ((after / unit) ** 2).sum(axis=1)
+                largest = max(float(max(part.max(), -part.min())) for part in (before, after))
+                if 0 < largest < _TINY:
+                    before, after = before / largest, after / largest
+                incoming, outgoing = np.einsum("tij,tij->ti", before, before), np.einsum("tki,tki->ti", after, after)
                 balance, size = incoming - outgoing, (incoming + outgoing).max()
                 drifts.append(_number(np.abs(balance - fade * balance[0]).max() / size) if size else 0.0)
         return max(drifts) if drifts else math.nan
