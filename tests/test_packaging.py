@@ -64,6 +64,7 @@ def test_the_same_files_give_the_same_bytes(distributions) -> None:
 
 
 @needs_builders
+@pytest.mark.slow
 def test_wheel_and_source_hold_what_they_should(distributions) -> None:
     names = set(zipfile.ZipFile(distributions[0][".whl"]).namelist())
     shipped = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src" / "biasfree").rglob("*") if p.is_file()}
