@@ -1,12 +1,14 @@
 """The hand-written gradient against automatic differentiation, and the bound on its variation."""
 
+import itertools
+
 import jax
 import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from biasfree import Dataset, Network
+from biasfree import Dataset, Network, datasets, gradient_flow
 from biasfree.dynamics import _field
 from biasfree.dynamics._runge_kutta import METHODS
 from biasfree.dynamics._vector_field import ByNumpy, InC, Layers
@@ -133,3 +135,11 @@ def test_stiffness_bounds_the_hessian(loss, clock, chosen) -> None:
         bound = _field.Steepness(numbers, kind, level).at(squares)
         outputs = numbers.targets.shape[0]
         assert steepest <= outputs * bound * (1 + 1e-12), (architecture, loss, clock)
+
+
+@pytest.mark.parametrize("size", [1e60, 1e120, 1e160])
+@pytest.mark.parametrize("widths", [[2, 3, 1], [2, 3, 3, 1]])
+def test_weights_whose_powers_overflow_end_with_a_status(widths, size) -> None:
+    layers = [np.full((out, into), size) for into, out in itertools.pairwise(widths)]
+    run = gradient_flow(Network(layers, 0.0), datasets.xor(), until=1.0, method="bosh3", max_steps=500)
+    assert run.status.name == "not finite"

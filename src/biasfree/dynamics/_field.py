@@ -234,5 +234,7 @@ class Steepness:
         norms = [max(math.sqrt(n) + skip, _LEAST) for n, skip in zip(squares.tolist(), self._skips, strict=True)]
         product = math.prod(norms)
         inverse = sum(1 / n for n in norms)
-        twice = sum(1 / n**2 for n in norms)
-        return self._second * product**2 * twice + self._first * product * (inverse**2 - twice) + self._decay
+        twice = sum((1 / n) * (1 / n) for n in norms)
+        # Products, not powers: Python's powers raise an error where they overflow.
+        once, both = product * product * twice, product * (inverse * inverse - twice)
+        return self._second * once + self._first * both + self._decay

@@ -10,7 +10,6 @@ directions v lives in, H ≈ Q diag(θ) Qᵀ, and with it ΔW(T) = Q diag((1 −
   among those that a random direction sees (a saddle that the velocity happens to miss).
 """
 
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ from jaxtyping import Float
 
 from biasfree.dynamics._field import Kind, Problem, Weights, velocity
 from biasfree.dynamics._lanczos import lanczos
+from biasfree.dynamics._vector_field import Layers
 
 _LARGEST_LEFT = 0.1  # of the velocity
 _LEFT_TO_GO = 10.0  # rtol's that what is left to go may be, by the velocity where the prediction ends
@@ -35,7 +35,7 @@ class Rest(NamedTuple):
     modes: Float[np.ndarray, "size directions"]
     rates: Float[np.ndarray, "directions"]
     velocity: Float[np.ndarray, "directions"]
-    shapes: tuple[tuple[int, ...], ...]  # of the layers
+    layers: Layers
 
     def move(self, duration: float) -> Float[np.ndarray, "size"]:
         """ΔW after ``duration``."""
@@ -47,7 +47,7 @@ class Rest(NamedTuple):
 
     def weights(self, duration: float) -> Weights:
         """The weights after ``duration``."""
-        return _layers(self.start + self.move(duration), self.shapes)
+        return self.layers.of(self.start + self.move(duration))
 
 
 def _integral(rates: np.ndarray, duration: float) -> np.ndarray:
@@ -60,18 +60,18 @@ def _integral(rates: np.ndarray, duration: float) -> np.ndarray:
 
 def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, kind: Kind) -> tuple[Rest | None, int]:
     """The rest of the flow over ``horizon`` if it is linear and stable, else None; and the products H v it took."""
-    shapes = tuple(np.shape(w) for w in weights)
+    layers = Layers(weights)
     start, now = _flat(weights), _flat(velocity(weights, problem, kind))
     size, speed = float(np.linalg.norm(start)), float(np.linalg.norm(now))
     if not np.isfinite(speed) or size == 0:
         return None, 0
     cost = 0
     if speed * horizon <= _STILL * rtol * size:
-        rest, moved = Rest(start, np.zeros((start.size, 0)), np.zeros(0), np.zeros(0), shapes), 0.0
+        rest, moved = Rest(start, np.zeros((start.size, 0)), np.zeros(0), np.zeros(0), layers), 0.0
     else:
-        seen = lanczos(now, lambda v: _hessian_times(v, weights, shapes, problem, kind), -_HOPELESS / horizon)
+        seen = lanczos(now, lambda v: _hessian_times(v, weights, layers, problem, kind), -_HOPELESS / horizon)
         cost += seen.products
-        rest = Rest(start, seen.modes, seen.rates, seen.modes.T @ now, shapes)
+        rest = Rest(start, seen.modes, seen.rates, seen.modes.T @ now, layers)
         moved = float(np.linalg.norm(rest.move(horizon)))
         if not seen.stable or moved > np.sqrt(_BENT * rtol) * size:
             return None, cost
@@ -82,24 +82,19 @@ def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, k
         return None, cost
     for direction in (then, np.random.default_rng(0).normal(size=start.size)):
         if direction.any():
-            growing = lanczos(direction, lambda v: _hessian_times(v, end, shapes, problem, kind), -_GROWTH / horizon)
+            growing = lanczos(direction, lambda v: _hessian_times(v, end, layers, problem, kind), -_GROWTH / horizon)
             cost += growing.products
             if not growing.stable:
                 return None, cost
     return rest, cost
 
 
-def _hessian_times(vector: np.ndarray, weights: Weights, shapes: Any, problem: Problem, kind: Kind) -> np.ndarray:
-    return -_flat(_velocity_change(weights, _layers(vector, shapes), problem, kind=kind))
+def _hessian_times(vector: np.ndarray, weights: Weights, layers: Layers, problem: Problem, kind: Kind) -> np.ndarray:
+    return -_flat(_velocity_change(weights, layers.of(vector), problem, kind=kind))
 
 
 def _flat(weights: Weights) -> np.ndarray:
     return np.concatenate([np.asarray(layer).ravel() for layer in weights])
-
-
-def _layers(flat: np.ndarray, shapes: tuple[tuple[int, ...], ...]) -> Weights:
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    return tuple(part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True))
 
 
 def _push(weights: Weights, direction: Weights, problem: Problem, kind: Kind) -> Any:

@@ -13,12 +13,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from biasfree.dynamics._error_norm import Sizes, error_ratio, sizes_of
 from biasfree.dynamics._field import Kind, Problem, Steepness, Weights, margin_power
 from biasfree.dynamics._runge_kutta import METHODS, energy_of
-from biasfree.dynamics._vector_field import Layers, vector_field
+from biasfree.dynamics._vector_field import Active, Layers, vector_field
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0  # of a step's change; the usual factors (Hairer, Nørsett, Wanner, II.4)
 _TRY_AGAIN = 0.1  # of a step whose end is not finite
@@ -29,11 +29,11 @@ _RISE, _FALL = 1.25, 0.95
 # factor 4) and at most by 0.4, where explicit steps are still stable.
 _MARGIN_FRACTION, _LARGEST_FRACTION = 0.02, 1.6
 _REFRESH = 8  # accepted steps between evaluations of the margins' gradient: it costs one and changes by a few percent
+_SHORTEST = 1e-300  # where the stiffness is infinite or no number: error control decides
 _ROUNDING = 1e-10  # a step so near, relatively, to another length is that length
 
 
 Flat = Float[np.ndarray, "size"]
-Active = tuple[Bool[np.ndarray, "width samples"], ...]  # per rectified layer, which neurons are active on which samples
 
 
 class Control(NamedTuple):
@@ -239,7 +239,11 @@ class Stepper:
         if self._kind.clock == "loss":
             bend = len(self._layers.shapes) * math.sqrt(power / max(float(flat @ flat), 1e-300))
             steepness = min(steepness, 4 * power + bend)
-        return fraction / steepness if steepness > 0 else math.inf
+        if steepness == 0:
+            return math.inf
+        return (
+            max(_SHORTEST, fraction / steepness) if steepness > 0 else _SHORTEST
+        )  # of weights beyond float64's squares too
 
     def _fraction(self, energy: float) -> float:
         """rtol^{1/p}; on the loss clock what moves margins by a stated part."""
