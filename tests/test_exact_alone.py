@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import biasfree as bf
-from biasfree.dynamics.exact import _alone, _explicit
+from biasfree.dynamics.exact import _alone, _explicit, _follow
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Trial
 from biasfree.dynamics.exact._data import by_line
 from biasfree.dynamics.exact._field import matrices_of, no_form, pulls_of, velocity
@@ -27,6 +27,10 @@ def generic(seed: int, loss: str = "square") -> tuple[bf.Network, bf.Dataset]:
     targets = rng.standard_normal(12)
     data = bf.Dataset(rng.standard_normal((12, 3)), np.sign(targets) if loss != "square" else targets)
     return bf.Network.init([3, 12, 1], 0.0, 0.05, seed), data
+
+
+def no_arcs(data) -> _follow._Arcs:
+    return _follow._Arcs.room(0, len(data.transposed) + data.outputs, data.transposed.shape[1])
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +77,31 @@ class TestAgainstStoppingAtEveryEvent:
         assert len(first) > 20
         assert max(abs(first[what] - other[what]) for what in first) < 1e-4
         assert alone.counts.accepted < 0.6 * stopped.counts.accepted
+
+    @pytest.mark.parametrize("outputs", [1, 3])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_events_followed_in_c_and_in_python(self, monkeypatch: pytest.MonkeyPatch, seed: int, outputs: int) -> None:
+        rng = np.random.default_rng(seed)
+        data = bf.Dataset(rng.standard_normal((15, 3)), np.squeeze(rng.standard_normal((15, outputs))))
+        start = bf.Network.init([3, 40, outputs], 0.0, 0.02, seed)
+        options = {"until": 6.0, "save": 30, "method": "exact", "rtol": 1e-8}
+        compiled = bf.gradient_flow(start, data, **options)
+        monkeypatch.setattr(
+            _follow, "_plain", lambda step, first, data, *_: _follow._ways_of(no_arcs(data), first, data)
+        )
+        python = bf.gradient_flow(start, data, **options)
+        assert len(compiled.events) == len(python.events) > 50
+        for one, other in zip(compiled.weights, python.weights, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-8 * np.abs(other).max())
+        assert abs(compiled.energy_gap - python.energy_gap) < 1e-9
+
+    def test_dead_neurons_stay_where_they_are(self) -> None:
+        """Neurons that die on a line lie on it, many in one direction: they are merged and never cross it again."""
+        runs = [bf.gradient_flow(balanced(1600), THREE, until=12.0, method="exact", rtol=r) for r in (1e-6, 1e-8)]
+        for run in runs:
+            crossed = np.stack([run.events.neurons, run.events.lines])[:, run.events.kinds == "cross"]
+            assert np.unique(crossed, axis=1, return_counts=True)[1].max() == 1
+        assert len(runs[0].events) == len(runs[1].events) > 1000
 
     def test_a_wider_network_takes_no_more_steps(self) -> None:
         """Twice the neurons meet twice the lines; the steps of all rows do not follow."""

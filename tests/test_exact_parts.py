@@ -450,25 +450,25 @@ class TestMerging:
     def test_every_neuron_comes_back(self) -> None:
         merged = of_members(self.neurons, alike(self.neurons, np.arange(2000), np.zeros(2000), 1e-3))
         assert len(merged.groups) == 1
-        rows, _ = merged.rows()
+        rows = merged.rows
         np.testing.assert_allclose(merged.restored(rows), self.neurons, atol=1e-14)
         np.testing.assert_allclose(merged.some(np.array([3, 1]), rows), self.neurons[[3, 1]], atol=1e-14)
 
     def test_the_leading_row_has_the_groups_square(self) -> None:
         """A large group's rows come from ZᵀZ, a small one's from its singular value decomposition."""
         for count in (500, 2000):
-            group = of_members(self.neurons[:count], [np.arange(count)]).groups[0]
+            leading = of_members(self.neurons[:count], [np.arange(count)]).rows[0]
             values, vectors = np.linalg.eigh(self.neurons[:count].T @ self.neurons[:count])
-            assert np.sum(group.rows[0] ** 2) == pytest.approx(values[-1], rel=1e-12)
-            assert abs(group.rows[0] @ vectors[:, -1]) == pytest.approx(np.linalg.norm(group.rows[0]), rel=1e-12)
+            assert np.sum(leading**2) == pytest.approx(values[-1], rel=1e-12)
+            assert abs(leading @ vectors[:, -1]) == pytest.approx(np.linalg.norm(leading), rel=1e-12)
 
     def test_leaving_changes_nothing_for_anybody(self) -> None:
         merged = of_members(self.neurons, [np.arange(2000)])
-        left = merged.without(np.array([7, 12]), merged.rows()[0])
+        left, first = merged.without(np.array([7, 12]), merged.rows)
+        assert first.tolist() == [0]
         assert [len(group.members) for group in left.groups] == [1998, 1, 1]
-        np.testing.assert_allclose(left.restored(left.rows()[0]), self.neurons, atol=1e-14)
-        total = sum(np.sum(group.rows[0] ** 2) for group in left.groups)
-        assert total == pytest.approx(np.sum(merged.groups[0].rows[0] ** 2), rel=1e-9)
+        np.testing.assert_allclose(left.restored(left.rows), self.neurons, atol=1e-14)
+        assert np.sum(left.rows[: len(left.groups)] ** 2) == pytest.approx(np.sum(merged.rows[0] ** 2), rel=1e-9)
 
     def test_light_ones_are_left(self) -> None:
         neurons = self.neurons.copy()
@@ -483,9 +483,9 @@ class TestMerging:
         parts = np.array([0.6, 0.8])
         apart = np.concatenate([np.outer(parts, z[0]), z[1:3]])
         merged = of_members(apart, [np.array([0, 1]), np.array([2]), np.array([3])])
-        rows, owner = merged.rows()
+        rows = merged.rows
         assert len(rows) == 3
-        assert len(owner) == 0
+        assert len(merged.owner) == 0
         sides = pattern.side[[0, 0, 1, 2]]
         alone = velocity(apart, pulls_of(apart, data, sides), nobody_slides(sides, np.arange(4), 3))
         side = np.where(rows[:, :3] @ data.transposed < 0, -1.0, 1.0)
@@ -533,7 +533,7 @@ class TestConstantsInBothLanguages:
     """What C and Python must agree on is written in both; the names differ by an underscore at most."""
 
     SHARED: ClassVar = {
-        "engine.h": {"BLUR": _kernels, "ROUNDING": _kernels, "CURVE": _kernels},
+        "engine.h": {"BLUR": _kernels, "ROUNDING": _kernels},
         "travel.h": {"UNFELT": _alone},
         "travel.c": {
             "FORGET": _pace, "RARER": _pace, "FREE": _pace, "EXPECTED": _pace, "BEYOND": _pace, "CLOSEST": _pace,

@@ -21,6 +21,16 @@ double along(const Data *data, const double *vector, int64_t line) {
     return total;
 }
 
+/* p and q at the desk's start, to its work; the time since the beginning matters to pulls that are given. */
+void pulls_at(const Room *room, double time) {
+    const Data *data = room->data;
+    const double *start = room->desk->rows + START * room->pattern->rows * (data->dim + data->outputs);
+    if (data->gives)
+        given_pulls(data, data->given_at + data->given_rate * time, room->desk->work);
+    else
+        pulls_here(start, data, room->pattern, room->desk->work);
+}
+
 /* ẇ of row h from the pulls p and q in the desk's work; decay, which leads across nothing, is left out. */
 void pull_of(const Room *room, const double *z, int64_t h, double *moving) {
     const Data *data = room->data;
@@ -120,7 +130,7 @@ static void put_on(const Room *room, double *start, int64_t h, int64_t line) {
 }
 
 /* Row h is put on the line it has met, and does what the rule says. */
-int64_t meet(const Room *room, int64_t h, int64_t line) {
+int64_t meet(const Room *room, int64_t h, int64_t line, double time) {
     const Data *data = room->data;
     const int64_t columns = data->dim + data->outputs;
     double *start = room->desk->rows + START * room->pattern->rows * columns, *z = start + h * columns;
@@ -129,7 +139,7 @@ int64_t meet(const Room *room, int64_t h, int64_t line) {
         const double off = along(data, z, line);
         for (int64_t j = 0; j < data->dim; j++) z[j] -= off * data->transposed[j * data->lines + line];
     }
-    pulls_here(start, data, room->pattern, room->desk->work);
+    pulls_at(room, time);
     double *moving = room->desk->pull;
     pull_of(room, z, h, moving);
     const Met met = pulled_across(room, z, h, line);
@@ -151,11 +161,11 @@ int64_t meet(const Room *room, int64_t h, int64_t line) {
 }
 
 /* The one slide of a row is over, or only seemed to be. */
-int64_t leave(const Room *room, int64_t which) {
+int64_t leave(const Room *room, int64_t which, double time) {
     const Data *data = room->data;
     const int64_t columns = data->dim + data->outputs, h = room->pattern->slides[2 * which];
     const double *start = room->desk->rows + START * room->pattern->rows * columns;
-    pulls_here(start, data, room->pattern, room->desk->work);
+    pulls_at(room, time);
     const Met met = pulled_across(room, start + h * columns, h, room->pattern->slides[2 * which + 1]);
     const double free = least_pull(&met);
     if (fabs(free) < 1.0) return STAYED;

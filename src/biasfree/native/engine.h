@@ -130,6 +130,9 @@ typedef struct {
 typedef struct { double *spread, *share; } Apart;  /* (passive) each */
 double next_length(double error, const Method *method);
 int64_t count_stiff(int64_t stiff, double stiffness, int accepted);
+PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data, const Pattern *pattern,
+                           const Form *form, const Limits *limits, const Method *method, const Apart *apart,
+                           const Trial *trial, const Desk *desk, const Sought *sought, Marched *marched);
 void reach_of_groups(const Data *data, const Pattern *pattern, const Apart *apart, const Desk *desk);
 
 static inline double largest(double one, double other) { return one > other ? one : other; }

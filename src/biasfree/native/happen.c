@@ -8,6 +8,7 @@
 #define VANISHED 1e-9   /* |v|/|w| of a sliding row whose v is zero */
 #define SOON 0.05       /* part of a step that a group may take to cross a line */
 #define BEARS 0.1       /* part of a group's largest angle that lines may drive its neurons apart */
+#define SHALLOW 64      /* crossings of one curve that are asked whether they are real */
 #define NEVER 9.0       /* the time of a crossing that is none */
 
 /* Rows and energy at x of step n, to the desk's start. */
@@ -16,12 +17,17 @@ double cut(int64_t n, double x, const Room *room) {
     const double *curve = room->trial->curves + n * NODES * size;
     double weights[NODES], energy = 0.0, *start = room->desk->rows + START * size;
     bernstein(x, weights);
-    for (int k = 0; k < NODES; k++) energy += weights[k] * room->trial->energies[n * NODES + k];
+    for (int k = 0; k < NODES && room->trial->energies; k++) energy += weights[k] * room->trial->energies[n * NODES + k];
     for (int64_t i = 0; i < size; i++) {
         start[i] = 0.0;
         for (int k = 0; k < NODES; k++) start[i] += weights[k] * curve[k * size + i];
     }
     return energy;
+}
+
+static void pulls_within(const Room *room, int64_t n, double x) {
+    cut(n, x, room);
+    pulls_at(room, room->begin + x * room->length);
 }
 
 /* Whether a slide on one line is over at x of step n: its line no longer holds the row, or v has turned. */
@@ -30,9 +36,8 @@ static int is_over(const Room *room, int64_t n, double x, int64_t which) {
     const int64_t dim = data->dim, columns = dim + data->outputs, h = room->pattern->slides[2 * which];
     const int64_t size = room->pattern->rows * columns;
     const double *start = room->desk->rows + START * size, *z = start + h * columns;
-    cut(n, x, room);
+    pulls_within(room, n, x);
     if (dot(z + dim, room->trial->curves + n * NODES * size + h * columns + dim, data->outputs) < 0.0) return 1;
-    pulls_here(start, data, room->pattern, room->desk->work);
     const Met met = pulled_across(room, z, h, room->pattern->slides[2 * which + 1]);
     return met.noise - met.strength - fabs(met.rest) < 0.0;
 }
@@ -58,18 +63,17 @@ static double end_of(const Room *room, int64_t n, int64_t which) {
     return high;
 }
 
-/* Whether what a slide ends by is plain: v is there, w is, and the line attracts. */
-static int plain_end(const Room *room, int64_t n, double x, int64_t which) {
+/* Whether what a slide ends by, where the desk starts, is plain: v is there, w is, and the line attracts. */
+int plain_end(const Room *room, double time, int64_t which) {
     const Data *data = room->data;
     const int64_t dim = data->dim, columns = dim + data->outputs, h = room->pattern->slides[2 * which];
     if (room->pattern->span[h] != 1 || dim < 2) return 0;
-    cut(n, x, room);
     const double *start = room->desk->rows + START * room->pattern->rows * columns, *z = start + h * columns;
     double first = 0.0, second = 0.0;
     for (int64_t j = 0; j < dim; j++) first = largest(first, fabs(z[j]));
     for (int64_t k = dim; k < columns; k++) second = largest(second, fabs(z[k]));
     if (!(first > 0.0) || !(second > 4.0 * VANISHED * first * sqrt((double)dim))) return 0;
-    pulls_here(start, data, room->pattern, room->desk->work);
+    pulls_at(room, time);
     return pulled_across(room, z, h, room->pattern->slides[2 * which + 1]).strength < 0.0;
 }
 
@@ -83,10 +87,9 @@ static int is_real(const Room *room, int64_t n, const double *met, double slack)
     for (int64_t j = 0; j < columns; j++) extent = largest(extent, fabs(end[j]));
     if (met[3] > CURVE * slack) return 1;
     if (room->pattern->side[h * data->lines + line] * along(data, end, line) < -slack * extent) return 1;
-    cut(n, met[2], room);
     const double *start = room->desk->rows + START * room->pattern->rows * columns, *z = start + h * columns;
     double *moving = room->desk->pull;
-    pulls_here(start, data, room->pattern, room->desk->work);
+    pulls_within(room, n, met[2]);
     pull_of(room, z, h, moving);
     const double side = room->pattern->side[h * data->lines + line];
     return side * along(data, moving, line) < -pulled_across(room, z, h, line).noise;
@@ -118,6 +121,9 @@ static int holds(const Room *room, const Course *course, int64_t crossings) {
         for (int64_t k = 0; k < outputs; k++) kick += z[dim + k] * room->desk->work[(outputs + k) * lines + line];
         kick = 2.0 * fabs(kick);
         pull_of(room, z, h, moving);
+        double speed = 0.0;
+        for (int64_t j = 0; j < dim; j++) speed = largest(speed, fabs(moving[j]));
+        if (speed * pace <= BLUR * extent) continue; /* dead neurons stay on the line they have crossed last */
         const double lasts = 2.0 * radius / fabs(along(data, moving, line));
         if (lasts <= SOON * pace && kick * lasts * lasts <= SOON * course->rtol * extent * pace) continue;
         room->record->strain[h] += kick * pace / extent;
@@ -183,21 +189,22 @@ static void find_unfelt(const Room *room, int64_t n, double length, int64_t cros
     }
 }
 
-/* The first event of step n that is felt; x = 2 if there is none. The desk's start is used up. */
-Event first_event(const Room *room, const Course *course, int64_t n, double length, int64_t crossings,
-                         const Limits *limits) {
+/* Crossings that a curve's own error makes are none, and slides end when they do. */
+void leave_out(const Room *room, int64_t n, int64_t crossings, double slack) {
+    const Sought *sought = room->sought;
+    for (int64_t i = 0; i < crossings; i++) {
+        double *met = sought->met + 4 * i;
+        if (met[2] <= 1.0 && !is_real(room, n, met, slack)) met[2] = NEVER;
+    }
+    for (int64_t i = 0; i < room->pattern->count; i++) sought->ended[i] = end_of(room, n, i);
+}
+
+/* What happens first in step n, of what is felt; x = 2 if nothing does. The desk's start is used up. */
+Event earliest(const Room *room, int64_t n, int64_t crossings) {
     const Pattern *pattern = room->pattern;
     const Sought *sought = room->sought;
     const Event other = {0.0, -1, -1, 0};
     Event event = {2.0, -1, -1, 1};
-    for (int64_t i = 0; i < crossings; i++) {
-        double *met = sought->met + 4 * i;
-        if (met[2] <= 1.0 && !is_real(room, n, met, course->slack)) met[2] = NEVER;
-    }
-    for (int64_t i = 0; i < pattern->count; i++) sought->ended[i] = end_of(room, n, i);
-    cut(n, 0.0, room);
-    if (crossings && !holds(room, course, crossings)) return other;
-    if (crossings) find_unfelt(room, n, length, crossings, limits);
     for (int64_t i = 0; i < crossings; i++) {
         const double *met = sought->met + 4 * i;
         const int64_t h = (int64_t)met[0];
@@ -210,8 +217,38 @@ Event first_event(const Room *room, const Course *course, int64_t n, double leng
     for (int64_t i = 0; i < pattern->count; i++)
         if (sought->ended[i] <= smallest(1.0, event.x)) event = (Event){sought->ended[i], i, -1, 2};
     if (sought->ended[pattern->count] <= smallest(1.0, event.x)) return other; /* the loss level */
-    if (event.x <= 1.0 && event.plain == 2 && !plain_end(room, n, event.x, event.row)) event.plain = 0;
+    if (event.x <= 1.0 && event.plain == 2) {
+        cut(n, event.x, room);
+        event.plain = plain_end(room, room->begin + event.x * room->length, event.row);
+    }
     return event;
+}
+
+/* The first event of step n that is felt. */
+Event first_event(const Room *room, const Course *course, int64_t n, double length, int64_t crossings,
+                  const Limits *limits) {
+    leave_out(room, n, crossings, course->slack);
+    cut(n, 0.0, room);
+    if (crossings && !holds(room, course, crossings)) return (Event){0.0, -1, -1, 0};
+    if (crossings) find_unfelt(room, n, length, crossings, limits);
+    return earliest(room, n, crossings);
+}
+
+/* Leave out of what was met along a curve what its own error makes: a row close to a line, or
+   leaving it slowly, may be taken beyond it while its velocity there leads back, or nowhere. How many are left. Of shallow
+   ones only the first are asked: more are taken one by one. Its `length` matters to pulls that are given. */
+PUBLIC int64_t biasfree_real(double *curve, double length, int64_t crossings, double slack, const Data *data,
+                             Pattern *pattern, const Desk *desk, const Sought *sought) {
+    const Trial trial = {0, 0, curve, 0, 0};
+    const Room room = {data, pattern, 0, 0, 0, &trial, desk, sought, 0, 0.0, length};
+    int64_t left = 0, asked = 0;
+    for (int64_t i = 0; i < crossings; i++) {
+        const double *met = sought->met + 4 * i;
+        const int shallow = met[2] <= 1.0 && met[3] <= CURVE * slack;
+        if (shallow && asked++ < SHALLOW && !is_real(&room, 0, met, slack)) continue;
+        memmove(sought->met + 4 * left++, met, 4 * sizeof(double));
+    }
+    return left;
 }
 
 /* How far a slide was beyond its end, before it ended and before x. */

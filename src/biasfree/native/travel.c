@@ -115,7 +115,7 @@ static int arrive(Course *course, const Method *method, double length, const Eve
     }
     const int64_t row = event->line < 0 ? room->pattern->slides[2 * event->row] : event->row;
     const int64_t line = event->line < 0 ? room->pattern->slides[2 * event->row + 1] : event->line;
-    const int64_t kind = event->line < 0 ? leave(room, event->row) : meet(room, row, line);
+    const int64_t kind = event->line < 0 ? leave(room, event->row, 0.0) : meet(room, row, line, 0.0);
     const double apart = largest(course->time - course->last_event, CLOSEST * pace->long_step);
     if (kind != STAYED) noted(room, course, course->time, row, line, kind);
     pace->gap = pace->gap == INFINITY ? apart : (1.0 - FORGET) * pace->gap + FORGET * apart;
@@ -153,7 +153,7 @@ static int has_parted(const Course *course, const Room *room) {
 PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const Limits *limits, const Method *methods,
                             const Apart *apart, const Trial *trial, const Desk *desk, const Sought *sought,
                             Course *course, const Record *record) {
-    const Room room = {data, pattern, limits, methods, apart, trial, desk, sought, record};
+    const Room room = {data, pattern, limits, methods, apart, trial, desk, sought, record, 0.0, 0.0};
     const Form none = {0, 0, 0};
     const int64_t size = pattern->rows * (data->dim + data->outputs);
     int64_t fresh = 1, flood = 0;

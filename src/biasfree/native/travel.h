@@ -45,6 +45,7 @@ typedef struct {
     const Desk *desk;
     const Sought *sought;
     const Record *record;
+    double begin, length; /* of the step that is looked at, since the beginning: for pulls that are given */
 } Room;
 
 typedef struct {
@@ -56,15 +57,19 @@ typedef struct {
 typedef struct { double strength, rest, noise, whole; } Met; /* v·q_l, d_lᵀ of ẇ without line l's ς, and their rounding */
 
 /* decide.c */
+void pulls_at(const Room *room, double time);
 double dot(const double *one, const double *other, int64_t count);
 double along(const Data *data, const double *vector, int64_t line);
 void pull_of(const Room *room, const double *z, int64_t h, double *moving);
 Met pulled_across(const Room *room, const double *z, int64_t h, int64_t line);
-int64_t meet(const Room *room, int64_t h, int64_t line);
-int64_t leave(const Room *room, int64_t which);
+int64_t meet(const Room *room, int64_t h, int64_t line, double time);
+int64_t leave(const Room *room, int64_t which, double time);
 
 /* happen.c */
 double cut(int64_t n, double x, const Room *room);
+int plain_end(const Room *room, double time, int64_t which);
+void leave_out(const Room *room, int64_t n, int64_t crossings, double slack);
+Event earliest(const Room *room, int64_t n, int64_t crossings);
 Event first_event(const Room *room, const Course *course, int64_t n, double length, int64_t crossings,
                   const Limits *limits);
 double inadmissible(const Room *room, double x);

@@ -18,69 +18,26 @@ data almost all are. Those that just pass are added all together (``_kicks``).
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
-from biasfree.dynamics.exact._arrays import Form, Limits, Pattern, Trial
+from biasfree.dynamics.exact._arrays import Limits, Pattern
 from biasfree.dynamics.exact._data import SQUARE, Data
-from biasfree.dynamics.exact._events import Event, happenings, real, room_for
+from biasfree.dynamics.exact._events import Event
 from biasfree.dynamics.exact._field import Pulls, line_outputs, matrices_of, pulls_of, velocity
+from biasfree.dynamics.exact._follow import follow
 from biasfree.dynamics.exact._kernels import line_forces
 from biasfree.dynamics.exact._kicks import Crossings, Kicks, Step, passing
-from biasfree.dynamics.exact._march import Going, Marched, march
-from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, ORDER_8, basis, on_curve
-from biasfree.dynamics.exact._sliding import decide, held_by
+from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, basis, on_curve
+from biasfree.dynamics.exact._sliding import held_by
+from biasfree.dynamics.exact._ways import Ways
 
 _UNFELT = 0.01  # part of its tolerance that crossings may move a row by in a step and not be felt
 _FELT = 0.3  # part of a step's tolerance that the first-order change of other rows may have
 _WORTH = 0.25  # part of what is left of a step that must be gained
 _TRIES = 3  # ends of the step that are tried
 _SHORTEST = 0.2  # part of what lies beyond the first event that a second try keeps at least
-_MOST = 40  # parts of a row's way in a step: one for each event
-_STEPS = 8  # of a row alone, in one call
-_APART = np.array([[0.0], [1.0]])  # spread and share of its passive rows: who is near is known from the step of all
-_NO_MATRIX = np.zeros((0, 0))
 _GAUSS, _GAUSS_WEIGHTS = 0.5 * np.array(np.polynomial.legendre.leggauss(5)) + np.array([[0.5], [0.0]])  # on [0, 1]
 _NOT_GIVEN = np.zeros((0, 0, 0))
-
-
-class Part(NamedTuple):
-    """Part of a row's own way: from x = ``begin`` to ``end`` on a curve that would go on to ``reach``."""
-
-    begin: float
-    end: float
-    reach: float
-    curve: Float[np.ndarray, "8 own columns"]
-    energies: Float[np.ndarray, "8"]
-    pattern: Pattern
-
-
-class Way(NamedTuple):
-    """The way of one row, and the passive ones it owns, after its first event.
-
-    Attributes:
-        rows: their numbers, the active one first.
-        arcs: where they go.
-        events: x, line and kind.
-        stopped: the one x at which it must end, 2 if it need not.
-    """
-
-    rows: Int[np.ndarray, "own"]
-    arcs: list[Part]
-    events: list[tuple[float, int, str]]
-    stopped: list[float]
-
-    def at(self, x: float) -> tuple[Float[np.ndarray, "own columns"], float, Pattern]:
-        """Rows, energy since the first event, and pattern at x."""
-        arc = next((arc for arc in self.arcs if x <= arc.end), self.arcs[-1])
-        weights = basis((x - arc.begin) / (arc.reach - arc.begin))
-        return on_curve(weights, arc.curve), float(weights @ arc.energies), arc.pattern
-
-    def put(self, x: Float[np.ndarray, "n"], row: Float[np.ndarray, "n columns"]) -> None:
-        """Put the active row at several x, as far as they are on this way."""
-        for arc in self.arcs:
-            here = (x > arc.begin) & (x <= arc.end)
-            if here.any():
-                row[here] = on_curve(basis((x[here] - arc.begin) / (arc.reach - arc.begin)), arc.curve[:, 0])
 
 
 class Joined(NamedTuple):
@@ -89,7 +46,7 @@ class Joined(NamedTuple):
     Attributes:
         begin, end: x of the first event, and where the step ends.
         event: what ends it there, if something does.
-        ways: of rows that went alone.
+        ways: of rows that went alone, if any did.
         unfelt: rows and lines they crossed unfelt, and x.
         added: to all rows at the end, by what these did to the others.
         energy: likewise, to the energy.
@@ -101,7 +58,7 @@ class Joined(NamedTuple):
     begin: float
     end: float
     event: Event | None
-    ways: list[Way]
+    ways: Ways | None
     unfelt: Crossings
     added: Float[np.ndarray, "rows columns"]
     energy: float
@@ -113,31 +70,62 @@ class Joined(NamedTuple):
         """Put the rows of ``z`` at x where they are; what is added to the energy."""
         if self.kicks is not None:
             return self.kicks.add(x, z)
-        if x <= self.begin or not self.ways:
+        if x <= self.begin or self.ways is None:
             return 0.0
         part = ((x - self.begin) / (self.end - self.begin)) ** 2
         z += part * self.added
-        energy = part * self.energy
-        for way in self.ways:
-            if x > way.arcs[0].begin:
-                own, gained, pattern = way.at(x)
-                energy += gained - _spent(self.step, self.given, int(way.rows[0]), way.arcs[0].begin, x)
-                z[way.rows] = own + _across(part * self.added[way.rows], pattern)
-        return energy
+        ways = self.ways.before(x)
+        arcs = ways.arcs_at(np.array([x]))[0]
+        own, gained = (each[0] for each in ways.at(np.array([x]), arcs[None]))
+        z[ways.rows] = own + _on_lines(part * self.added[ways.rows], ways.basis[arcs])
+        for arc in ways.passive.keys() & set(arcs.tolist()):
+            rows, values = ways.passive_at(x, arc)
+            z[rows] = values + _on_lines(part * self.added[rows], ways.basis[arc])
+        return part * self.energy + float(np.sum(gained - _spent(self.step, self.given, ways, x)))
 
 
-def _spent(step: Step, given: np.ndarray, row: int, begin: float, end: float) -> float:
-    """Energy of a row from x = begin to end, on the way that all rows saw, by the pulls that they had there."""
-    weights = basis(begin + (end - begin) * _GAUSS)
+def _spent(step: Step, given: np.ndarray, ways: Ways, end: float) -> Float[np.ndarray, "ways"]:
+    """Energy of rows from where they went alone to x = end, had they gone on as all saw them, by the same pulls."""
+    lasted, rows = end - ways.begins, ways.rows
+    weights = basis(ways.begins[:, None] + lasted[:, None] * _GAUSS)
     both, half = on_curve(weights, given), step.data.outputs
-    pulls = _pulls(both[:, :half], both[:, half:], step.data, step.pattern.side[row : row + 1])
-    speed = velocity(on_curve(weights, step.curve[:, row : row + 1]), pulls, _only(step.pattern, row, 0))
-    return float(step.length * (end - begin) * (_GAUSS_WEIGHTS @ np.sum(speed**2, axis=(1, 2))))
+    z = np.einsum("wgb,bwc->wgc", weights, step.curve[:, rows])
+    held = (
+        step.pattern.basis[rows] * (np.arange(step.pattern.basis.shape[1]) < step.pattern.span[rows, None])[:, :, None]
+    )
+    side = step.pattern.side[rows]
+    speed = _speeds(z, both[..., :half, :], both[..., half:, :], side[:, None], held[:, None], step.data)
+    return step.length * lasted * (np.sum((speed - step.data.decay * z) ** 2, axis=-1) @ _GAUSS_WEIGHTS)
 
 
-def _pulls(p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray) -> Pulls:
-    """Pulls of several states of rows with these sides, whose loss nobody asks for."""
-    return Pulls(np.zeros(len(p)), np.full(len(p), data.decay), p, q, matrices_of(p, q, data, side))
+def _held(pattern: Pattern, rows: np.ndarray) -> Float[np.ndarray, "rows room dim"]:
+    """What rows slide on, zero beyond their span."""
+    return pattern.basis[rows] * (np.arange(pattern.basis.shape[1]) < pattern.span[rows, None])[:, :, None]
+
+
+def _speeds(
+    z: Float[np.ndarray, "*n columns"], p: Float[np.ndarray, "*n outputs lines"],
+    q: Float[np.ndarray, "*n outputs lines"], side: Float[np.ndarray, "*n lines"],
+    held: Float[np.ndarray, "*n room dim"], data: Data,
+) -> Float[np.ndarray, "*n columns"]:  # fmt: skip
+    """What pulls p and q make of single rows, with their sides, and a basis of what they slide on; without decay."""
+    pulled = _across((p + side[..., None, :] * q) @ data.directions, held[..., None, :, :])  # (…, outputs, dim)
+    dim = data.directions.shape[1]
+    return np.concatenate(
+        [np.einsum("...kd,...k->...d", pulled, z[..., dim:]), np.einsum("...kd,...d->...k", pulled, z[..., :dim])],
+        axis=-1,
+    )
+
+
+def _across(vectors: Float[np.ndarray, "*n dim"], held: Float[np.ndarray, "*n room dim"]) -> np.ndarray:
+    """Vectors without what lies along lines that are slid on."""
+    return vectors - np.einsum("...s,...sd->...d", np.einsum("...d,...sd->...s", vectors, held), held)
+
+
+def _on_lines(change: Float[np.ndarray, "*n columns"], held: Float[np.ndarray, "*n room dim"]) -> np.ndarray:
+    """A change of rows that leaves them on the lines they slide on."""
+    dim = held.shape[-1]
+    return np.concatenate([_across(change[..., :dim], held), change[..., dim:]], axis=-1)
 
 
 def join(
@@ -164,15 +152,15 @@ def join(
         crossed = crossings.take(crossings.times <= 1)
         kicks = passing(step, crossed, limits, pulls)
         if kicks is not None:
-            return Joined(0.0, 1.0, None, [], kicks.crossed, np.zeros(0), 0.0, step, _NOT_GIVEN, kicks)
+            return Joined(0.0, 1.0, None, None, kicks.crossed, np.zeros(0), 0.0, step, _NOT_GIVEN, kicks)
     stop, end, light = _sorted(step, felt, limits, pulls, heavy)
-    ways, added, energy, given = list[Way](), np.zeros(step.curve.shape[1:]), 0.0, _NOT_GIVEN
+    ways, added, energy, given = None, np.zeros(step.curve.shape[1:]), 0.0, _NOT_GIVEN
     if light:
         ways, end, added, energy, given = _gone(step, light, limits, end)
-        if not ways:
+        if ways is None:
             stop, end = felt[0], felt[0].time
     ending = stop if stop is not None and stop.time <= end else None
-    begin = light[0].time if ways else end
+    begin = light[0].time if ways is not None else end
     return Joined(begin, end, ending, ways, _passed(step, crossings, unfelt, end), added, energy, step, given)
 
 
@@ -186,25 +174,21 @@ def _passed(step: Step, crossings: Crossings, unfelt: np.ndarray, end: float) ->
 
 def _gone(
     step: Step, light: list[Event], limits: Limits, end: float
-) -> tuple[list[Way], float, Float[np.ndarray, "rows columns"], float, np.ndarray]:
+) -> tuple[Ways | None, float, Float[np.ndarray, "rows columns"], float, np.ndarray]:
     """Ways of rows alone, or none, where the step ends, what is added to rows and energy, and the pulls along it."""
     lin, even = line_outputs(on_curve(AT_NODES, step.curve), step.data, step.pattern.side)
     p, q = line_forces(lin, even, step.data)
-    given = on_curve(FROM_NODES, np.concatenate([p, q], axis=1))
-    ways, begin = [], light[0].time
-    for event in light:
-        if event.time < end:
-            ways.append(_alone(step, event, given, limits, end))
-            end = min(end, ways[-1].stopped[0])
+    given, begin = on_curve(FROM_NODES, np.concatenate([p, q], axis=1)), light[0].time
+    ways, end = follow(step, light, given, limits, end)
     for _ in range(_TRIES):
-        ways = [way for way in ways if way.arcs and way.arcs[0].begin < end]
-        if not ways:
+        ways = ways.before(end) if ways is not None else None
+        if ways is None or not ways.rows.size:
             break
-        ratio, added, energy = _felt(step, ways, begin, end, (lin, even), limits)
+        ratio, added, energy = _felt(step, ways, begin, end, (lin, even), given, limits)
         if ratio <= 1:
             return ways, end, added, energy, given
         end = begin + (end - begin) * max(_SHORTEST, 0.9 * ratio ** (-1 / 3))
-    return [], end, step.curve[0], 0.0, given
+    return None, end, step.curve[0], 0.0, given
 
 
 def _unfelt(
@@ -271,78 +255,24 @@ def _sorted(
     return None, end, light
 
 
-def _alone(step: Step, event: Event, given: np.ndarray, limits: Limits, end: float) -> Way:
-    """The way of a row after its first event."""
-    active, dim = len(step.pattern.side), step.data.transposed.shape[0]
-    passive = active + np.flatnonzero(step.pattern.owner[active:] == event.row)
-    way = Way(np.concatenate([[event.row], passive]), [], [], [2.0])
-    x, energy, events, wanted = event.time, 0.0, [event], np.inf
-    pattern, z = _only(step.pattern, event.row, len(passive)), on_curve(basis(x), step.curve[:, way.rows])
-    trial = Trial.room(_STEPS, *z.shape)
-    while x < end:
-        data, left = step.data._replace(given=given, given_at=x, given_rate=1 / step.length), (end - x) * step.length
-        if events:
-            pattern, happened = decide(z, pattern, data, 0, events[0].lines)
-            way.events.extend((x, line, kind) for line, kind in happened)
-        going = Going(left, 1e-15 * left, np.inf, min(wanted, left), 0.0, 0, _STEPS, energy, -np.inf)
-        marched, events = _marched(z, going, data, pattern, limits, trial)
-        if marched.steps == 0 or pattern.span[0] == dim or len(way.arcs) > _MOST:
-            way.stopped[0] = x
-            break
-        for n in range(marched.steps):
-            reach = x + float(trial.lengths[n]) / step.length
-            part = events[0].time if events and n == marched.steps - 1 else 1.0
-            arc = Part(x, x + part * (reach - x), reach, trial.curves[n].copy(), trial.energies[n].copy(), pattern)
-            way.arcs.append(arc)
-            x = arc.end
-        z, energy, _ = way.at(x)
-        wanted = marched.step
-        if events and len(passive):  # its neurons would meet it one after the other: that is for ``Carried.split``
-            way.stopped[0] = x
-            break
-    return way
-
-
-def _marched(
-    z: np.ndarray, going: Going, data: Data, pattern: Pattern, limits: Limits, trial: Trial
-) -> tuple[Marched, list[Event]]:
-    """Steps of a row alone, and what happens in the last of them."""
-    desk, sought = room_for(z.shape, data, pattern)
-    apart = np.ones((2, len(z) - 1)) * _APART
-    half = data.outputs
-    pulled = matrices_of(data.given[:, :half], data.given[:, half:], data, pattern.side)
-    form = Form(np.ascontiguousarray(pulled).reshape(-1, half), _NO_MATRIX)
-    marched = march(z, going, data, pattern, form, limits, ORDER_8, apart, trial, desk, sought)
-    if marched.steps == 0 or marched.crossings < 0:
-        return marched, []
-    curve, length = trial.curves[marched.steps - 1], float(trial.lengths[marched.steps - 1])
-    before = data._replace(given_at=data.given_at + data.given_rate * float(trial.lengths[: marched.steps - 1].sum()))
-    count = real(curve, length, marched.crossings, sought, before, pattern, limits.rtol)
-    return marched, happenings(curve, count, sought, before, pattern)
-
-
-def _only(pattern: Pattern, h: int, passive: int) -> Pattern:
-    """The pattern of one row and the passive ones it owns."""
-    own = pattern.slides[:, 0] == h
-    return Pattern(
-        pattern.side[h : h + 1].copy(), np.zeros(1 + passive, dtype=np.int64), pattern.basis[h : h + 1].copy(),
-        pattern.span[h : h + 1].copy(), pattern.slides[own] * np.array([0, 1]), pattern.dual[own],
-    )  # fmt: skip
-
-
 def _felt(
-    step: Step, ways: list[Way], begin: float, end: float, outputs: tuple[np.ndarray, np.ndarray], limits: Limits
+    step: Step,
+    ways: Ways,
+    begin: float,
+    end: float,
+    outputs: tuple[np.ndarray, np.ndarray],
+    given: np.ndarray,
+    limits: Limits,
 ) -> tuple[float, np.ndarray, float]:
     """What rows that went alone do to all rows: in units of what it may be, to the rows, and to the energy."""
     data, pattern, (lin, even) = step.data, step.pattern, outputs
-    active, dim = len(pattern.side), data.transposed.shape[0]
+    active, dim, rows = len(pattern.side), data.transposed.shape[0], ways.rows
     x = begin + (end - begin) * _GAUSS
-    states = on_curve(basis(x), step.curve)
+    states, arcs = on_curve(basis(x), step.curve), ways.arcs_at(x)
+    gone = (x[:, None] > ways.begins)[:, :, None]
+    old = states[:, rows]
+    new = np.where(gone, ways.at(x, arcs)[0], old)
     odd, bent = np.zeros((2, len(x), data.outputs, len(data.directions)))
-    rows = np.array([way.rows[0] for way in ways])
-    old, new = states[:, rows], states[:, rows]
-    for n, way in enumerate(ways):
-        way.put(x, new[:, n])
     for sign, each, side in ((-1, old, pattern.side[rows]), (1, new, None)):
         along, second = each[..., :dim] @ data.transposed, np.swapaxes(each[..., dim:], 1, 2)
         odd += sign * data.a * (second @ along)
@@ -352,31 +282,47 @@ def _felt(
     other_p, other_q = line_forces(lin + odd, even + bent, data)
     speeds = velocity(states, _pulls(p, q, data, pattern.side), pattern)
     rates = velocity(states, _pulls(other_p, other_q, data, pattern.side), pattern) - speeds
-    for n, way in enumerate(ways):
-        rates[:, rows[n]] = _own_rates(way, x, new[:, n], other_p - p, other_q - q, data, rates[:, rows[n]])
+    # Of the rows that went alone: by the sides that they have on their ways.
+    change = _speeds(new, (other_p - p)[:, None], (other_q - q)[:, None], ways.side[arcs], ways.basis[arcs], data)
+    rates[:, rows] = np.where(gone, change, rates[:, rows])
     span = step.length * (end - begin)
     added = span * np.tensordot(_GAUSS_WEIGHTS, rates, 1)
+    added[rows] += _jumps(step, ways, given, end, x, span * _GAUSS_WEIGHTS[:, None, None] * rates[:, rows])
     energy = 2 * span * float(_GAUSS_WEIGHTS @ np.sum((speeds * rates)[:, :active], axis=(1, 2)))
     room = _FELT * (limits.atol + limits.rtol * np.abs(states[-1, :active]).max(axis=1))
     return float(np.max(np.abs(added[:active]).max(axis=1) / room)), added, energy
 
 
-def _own_rates(
-    way: Way, x: np.ndarray, row: Float[np.ndarray, "n columns"], p: np.ndarray, q: np.ndarray, data: Data,
-    before: Float[np.ndarray, "n columns"],
-) -> Float[np.ndarray, "n columns"]:  # fmt: skip
-    """What changes p and q of the pulls make of the row that went alone: by the sides that it has on its way."""
-    rates = before.copy()
-    for arc in way.arcs:
-        here = (x > arc.begin) & (x <= arc.end)
-        if here.any():
-            change = _pulls(p[here], q[here], data, arc.pattern.side)._replace(decay=np.zeros(int(here.sum())))
-            rates[here] = velocity(row[here][:, None], change, arc.pattern._replace(owner=arc.pattern.owner[:1]))[:, 0]
-    return rates
+def _jumps(
+    step: Step, ways: Ways, given: np.ndarray, end: float, x: Float[np.ndarray, "n"],
+    changes: Float[np.ndarray, "n ways columns"],
+) -> Float[np.ndarray, "ways columns"]:  # fmt: skip
+    """What the last line that each row met adds to changes before it, part by part: Δẇ(d·δ)/(d·ẇ).
+
+    Rows that are changed meet the line at another time. One that is dead beyond it stays where it was met.
+    """
+    data, half, dim = step.data, step.data.outputs, step.data.directions.shape[1]
+    last = ways.last_met(end)
+    which = np.flatnonzero(last >= 0)
+    arcs, rows, first = last[which], ways.rows[which], ways.begins[which]
+    both = on_curve(basis(ways.begin[arcs]), given)
+    z, p, q, d = ways.curves[arcs, 0], both[:, :half], both[:, half:], data.directions[ways.met[arcs]]
+    alone = (ways.begin[arcs] > first)[:, None]  # they were on their own way before
+    held, own = _held(step.pattern, rows), ways.basis[arcs - 1]
+    was = np.where(
+        alone,
+        _speeds(z, p, q, ways.side[arcs - 1], own, data),
+        _speeds(z, p, q, step.pattern.side[rows], held, data),
+    )[:, :dim]
+    now = _speeds(z, p, q, ways.side[arcs], ways.basis[arcs], data)[:, :dim]
+    before = np.sum(np.where((x[:, None] <= ways.begin[arcs])[:, :, None], changes[:, which], 0.0), axis=0)
+    apart, speed = np.sum(d * before[:, :dim], axis=1), np.sum(d * was, axis=1)
+    late = np.divide(apart, speed, out=np.zeros(len(rows)), where=np.abs(speed) > np.abs(apart) / step.length)
+    jumps = np.zeros(changes.shape[1:])
+    jumps[which, :dim] = late[:, None] * (now - was)
+    return jumps
 
 
-def _across(change: Float[np.ndarray, "own columns"], pattern: Pattern) -> Float[np.ndarray, "own columns"]:
-    """A change of a row and its passive ones that leaves the row on the lines it slides on."""
-    basis = pattern.basis[0, : pattern.span[0]]
-    dim = basis.shape[1]
-    return np.column_stack([change[:, :dim] - (change[:, :dim] @ basis.T) @ basis, change[:, dim:]])
+def _pulls(p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray) -> Pulls:
+    """Pulls of several states of rows with these sides, whose loss nobody asks for."""
+    return Pulls(np.zeros(len(p)), np.full(len(p), data.decay), p, q, matrices_of(p, q, data, side))

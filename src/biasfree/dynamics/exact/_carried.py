@@ -14,7 +14,8 @@ from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls
 from biasfree.dynamics.exact._kernels import line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
-from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, nobody_slides, with_rows
+from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, nobody_slides
+from biasfree.dynamics.exact._ways import Happening
 
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
 _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider
@@ -64,9 +65,8 @@ class Carried:
         self.still = self._unseen(neurons)
         self.still_neurons = neurons[self.still].copy()
         self.groups = _merging.reduced(neurons) if self.linear else self._grouped(neurons)
-        rows, owner = self.groups.rows()
-        self.z = np.ascontiguousarray(rows)
-        active = len(rows) - len(owner)
+        self.z, owner = np.ascontiguousarray(self.groups.rows), self.groups.owner
+        active = len(self.z) - len(owner)
         self.strain = np.zeros(active)
         products = self.z[:active, : self.dim] @ data.transposed
         side = np.where(products < 0, -1.0, 1.0)
@@ -194,19 +194,19 @@ class Carried:
     def joined(self, step: Joined) -> list[tuple[float, Noted]]:
         """Rows that crossed lines unfelt or went alone are as at the step's end; what happened, and at which x."""
         times, pairs = step.unfelt.times.tolist(), step.unfelt.pairs.tolist()
-        happened = [(x, h, line, "cross") for x, (h, line) in zip(times, pairs, strict=True)]
-        for way in step.ways:
-            happened += [(x, int(way.rows[0]), line, kind) for x, line, kind in way.events if x <= step.end]
+        happened = [Happening(x, h, line, "cross") for x, (h, line) in zip(times, pairs, strict=True)]
+        if step.ways is not None:
+            happened += [event for event in step.ways.events if event.x < step.end]
         if step.kicks is not None:
             self.pattern, self._form = self.pattern._replace(side=step.kicks.side), step.kicks.form
         else:
             self._turned(happened)
-            self.pattern = with_rows(self.pattern, {int(way.rows[0]): way.at(step.end)[2] for way in step.ways})
-            for h, line in pairs:
-                self.pattern.side[h, line] *= -1
+            if step.ways is not None:
+                self.pattern = step.ways.pattern_at(step.end, self.pattern)
+            self.pattern = flipped(self.pattern, pairs)
         return [(x, Noted(self.groups.groups[h].members, line, kind)) for x, h, line, kind in happened]
 
-    def _turned(self, happened: list[tuple[float, int, int, str]]) -> None:
+    def _turned(self, happened: list[Happening]) -> None:
         """The form after some crossings; found afresh where it was not crossings alone."""
         if any(kind != "cross" for *_, kind in happened):
             self._form = None
@@ -269,8 +269,10 @@ class Carried:
         with np.errstate(divide="ignore"):
             lasts = 2 * radius[rows] / across
         soon = (lasts <= _SOON * pace) & (kick * lasts * lasts <= _SOON * self.rtol * size * pace)
-        self.strain += np.bincount(rows, np.where(soon, 0.0, kick * pace / size), minlength=self.active)
-        torn = ~soon & (self.strain[rows] > _BEARS * self.tolerance)
+        # Dead neurons stay on the line they have crossed last.
+        unharmed = soon | (np.abs(moving[rows, : self.dim]).max(axis=1) * pace <= ON_A_LINE * size)
+        self.strain += np.bincount(rows, np.where(unharmed, 0.0, kick * pace / size), minlength=self.active)
+        torn = ~unharmed & (self.strain[rows] > _BEARS * self.tolerance)
         if not torn.any():
             return False
         self._part({int(h): int(line) for h, line in near[torn]})
@@ -278,23 +280,21 @@ class Carried:
 
     def _part(self, torn: dict[int, int]) -> None:
         """Part each of these groups by its neurons' distances from a line, at the largest gaps between them."""
-        groups, leaders = list[_merging.Group](), list[int]()
-        for row, group in enumerate(self.groups.now(self.z)):
-            parts = [group]
-            if row in torn:
-                neurons = group.parts @ group.rows
-                distance = neurons[:, : self.dim] @ self.data.directions[torn[row]] / lengths(neurons)
-                order = np.argsort(distance, kind="stable")
-                gaps = np.argsort(-np.diff(distance[order]), kind="stable")[: _PARTS - 1]
-                pieces = np.split(order, np.sort(gaps) + 1)
-                parts = [_merging.grouped(group.members[some], neurons[some]) for some in pieces]
-            groups += parts
-            leaders += [row] * len(parts)
-        self._take(_merging.Merged(groups, False, *self.groups.shape), self.pattern, np.array(leaders))
-        own = np.flatnonzero(np.isin(leaders, list(torn)))
+        parts, leaders = list[_merging.Formed](), list[int]()
+        for row, line in torn.items():
+            neurons, members = self.groups.neurons_of(row, self.z), self.groups.groups[row].members
+            distance = neurons[:, : self.dim] @ self.data.directions[line] / lengths(neurons)
+            order = np.argsort(distance, kind="stable")
+            gaps = np.argsort(-np.diff(distance[order]), kind="stable")[: _PARTS - 1]
+            pieces = np.split(order, np.sort(gaps) + 1)
+            parts += [_merging.grouped(members[some], neurons[some]) for some in pieces]
+            leaders += [row] * len(pieces)
+        kept = np.setdiff1d(np.arange(self.active), list(torn))
+        self._take(self.groups.with_more(kept, parts, self.z), self.pattern, np.concatenate([kept, leaders]))
+        own = np.arange(len(kept), self.active)
         products = self.z[own, : self.dim] @ self.data.transposed
-        side = self.pattern.side[own]
-        self.pattern.side[own] = np.where(products * side < 0, -side, side)
+        side, size = self.pattern.side[own], np.abs(self.z[own, : self.dim]).max(axis=1, keepdims=True)
+        self.pattern.side[own] = np.where(products * side < -ON_A_LINE * size, -side, side)
         self._pulls = None
 
     def merge(self) -> bool:
@@ -326,9 +326,10 @@ class Carried:
         if not leaving.size:
             return
         self.riders = np.setdiff1d(self.riders, leaving)
-        groups = self.groups.without(leaving, self.z)
-        own = groups.rows()[0][self.active : len(groups.groups), : self.dim] @ self.data.transposed
-        self._take(groups, _with_sides(self.pattern, np.where(own < 0, -1.0, 1.0)), np.arange(len(groups.groups)))
+        groups, leaders = self.groups.without(leaving, self.z)
+        alone = np.arange(self.active, len(groups.groups))
+        own = groups.rows[alone, : self.dim] @ self.data.transposed
+        self._take(groups, _with_sides(self.pattern, np.where(own < 0, -1.0, 1.0)), np.concatenate([leaders, alone]))
 
     def regroup(self, fewer_than: int | None = None) -> None:
         """Group afresh, since some group has come apart, or if that makes fewer groups."""
@@ -352,8 +353,7 @@ class Carried:
         """Go on with these groups, whose sides and slides are those of rows ``leaders`` of ``pattern``."""
         self.groups, self._form = groups, None
         self.strain = np.zeros(len(leaders))
-        rows, owner = groups.rows()
-        self.z, active = np.ascontiguousarray(rows), len(leaders)
+        self.z, active = np.ascontiguousarray(groups.rows), len(leaders)
         # Every new row has all slides of its leader.
         order = np.argsort(leaders, kind="stable")
         first, last = (np.searchsorted(leaders[order], pattern.slides[:, 0], which) for which in ("left", "right"))
@@ -362,7 +362,7 @@ class Carried:
         by_row = np.argsort(rows, kind="stable")
         old, rows = old[by_row], rows[by_row]
         self.pattern = Pattern(
-            np.ascontiguousarray(pattern.side[leaders]), np.concatenate([np.arange(active), owner]),
+            np.ascontiguousarray(pattern.side[leaders]), np.concatenate([np.arange(active), groups.owner]),
             np.ascontiguousarray(pattern.basis[leaders]), pattern.span[leaders],
             np.column_stack([rows, pattern.slides[old, 1]]).astype(np.int64), pattern.dual[old],
         )  # fmt: skip

@@ -23,12 +23,11 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import level_of, pulls_of, pulls_on_lines
-from biasfree.dynamics.exact._kernels import BLUR, CURVE, ROUNDING, scan
+from biasfree.dynamics.exact._field import level_of, pulls_of
+from biasfree.dynamics.exact._kernels import BLUR, real, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import drawn_from_zero, resting
 
-_SHALLOW = 64  # crossings of one arc that are asked whether they are real: more are taken one by one
 _ROOM = 256  # crossings of one arc that there is room for at first
 _TOGETHER = 1e-12  # part of an arc within which one row meets several lines at once
 _NOBODY = np.zeros((0, 2), dtype=np.int64)
@@ -129,37 +128,8 @@ def scanned(
         desk.radius[:] = radius
         count = max(0, scan(curve, 0.0, 0.0, BLUR, data, pattern, level, desk, sought))
         if count < room:
-            return real(curve, 1.0, count, sought, data, pattern, slack), sought
+            return real(curve, 1.0, count, data, pattern, desk, sought, slack), sought
         room *= 8  # there may be more than there is room for
-
-
-def real(
-    curve: Float[np.ndarray, "8 rows columns"], length: float, count: int, sought: Sought, data: Data, pattern: Pattern,
-    slack: float,
-) -> int:  # fmt: skip
-    """Leave out crossings that are made by a curve's own error; how many are left.
-
-    A row close to a line, or leaving it slowly, may be taken beyond it while its velocity there leads back, or nowhere:
-    by ``slack`` of its size at the curve's end, and ``CURVE`` times that within it. ``length`` is that of the curve,
-    for pulls that are given.
-    """
-    met, dim, keep = sought.met[:count], len(data.transposed), np.ones(count, dtype=bool)
-    for n in np.flatnonzero((met[:, 2] <= 1.0) & (met[:, 3] <= CURVE * slack))[:_SHALLOW].tolist():
-        (row, line), x = met[n, :2].astype(int).tolist(), float(met[n, 2])
-        end = curve[-1, row]
-        if pattern.side[row, line] * (end[:dim] @ data.transposed[:, line]) < -slack * np.abs(end).max():
-            continue
-        here = data._replace(given_at=data.given_at + data.given_rate * x * length) if len(data.given) else data
-        z = on_curve(basis(x), curve)
-        p, q = pulls_on_lines(z, here, pattern.side)
-        second, held = z[row, dim:], pattern.basis[row, : pattern.span[row]]
-        pull = (second @ p + pattern.side[row] * (second @ q)) @ data.directions
-        speed = (pull - (held @ pull) @ held) @ data.transposed[:, line]
-        noise = ROUNDING * float(np.linalg.norm(second)) * (float(np.abs(p).sum() + np.abs(q).sum()) + data.mass)
-        keep[n] = pattern.side[row, line] * speed < -noise
-    left = int(keep.sum())
-    sought.met[:left] = met[keep]
-    return left
 
 
 def happenings(

@@ -10,7 +10,8 @@ from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._alone import Joined, join
 from biasfree.dynamics.exact._arrays import Desk, Limits, Sought
 from biasfree.dynamics.exact._data import by_moments
-from biasfree.dynamics.exact._events import Event, farthest, happenings, polished, real, scanned
+from biasfree.dynamics.exact._events import Event, farthest, happenings, polished, scanned
+from biasfree.dynamics.exact._kernels import real
 from biasfree.dynamics.exact._kicks import Crossings, Step
 from biasfree.dynamics.exact._state import State, View
 from biasfree.dynamics.exact._steps import Steps
@@ -159,7 +160,7 @@ class Explicit:
             radius, level = desk.radius.copy(), state.plan.stop.level
             crossings, sought = scanned(curve, now.data, now.pattern, level, radius, slack)
         else:
-            crossings = real(curve, 1.0, crossings, sought, now.data, now.pattern, slack)
+            crossings = real(curve, 1.0, crossings, now.data, now.pattern, desk, sought, slack)
         events = happenings(curve, crossings, sought, now.data, now.pattern)
         state.inadmissible = max(state.inadmissible, farthest(sought, events[0].time if events else 2.0))
         return events, Crossings(sought.met[:crossings, :2].astype(np.int64), sought.met[:crossings, 2].copy())

@@ -20,7 +20,6 @@ from biasfree.native import address, library, structure
 NEAR = 3.0  # the time of a crossing that only comes within a group's radius
 BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
 ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose
-CURVE = 100.0  # times a step's tolerance, how far its curve may be off between the ends (native/engine.h)
 
 _TABLES = structure("Tables", "p a times errors dense nodes at_nodes from_nodes")
 _METHOD = structure("Method", "i number order core stages d grow")
@@ -36,7 +35,10 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_attempt.restype = None
     loaded.biasfree_scan.argtypes = [pointer, number, number, number, pointer, pointer, number, pointer, pointer]
     loaded.biasfree_scan.restype = whole
+    loaded.biasfree_real.argtypes = [pointer, number, whole, number, *[pointer] * 4]
+    loaded.biasfree_real.restype = whole
     loaded.biasfree_march.argtypes, loaded.biasfree_march.restype = [pointer] * 12, None
+    loaded.biasfree_alone.argtypes, loaded.biasfree_alone.restype = [pointer] * 12, None
     loaded.biasfree_travel.argtypes, loaded.biasfree_travel.restype = [pointer] * 11, None
     loaded.biasfree_alike.argtypes = [pointer, pointer, whole, whole, number, whole, whole, pointer]
     loaded.biasfree_alike.restype = None
@@ -86,6 +88,21 @@ def scan(
     """
     return engine().biasfree_scan(
         address(curve), begin, length, blur, byref(data.c), byref(pattern.c), level, byref(desk.c), byref(sought.c)
+    )
+
+
+def real(
+    curve: Float[np.ndarray, "8 rows columns"], length: float, count: int, data: Data, pattern: Pattern, desk: Desk,
+    sought: Sought, slack: float,
+) -> int:  # fmt: skip
+    """Leave out crossings that are made by a curve's own error; how many are left.
+
+    A row close to a line, or leaving it slowly, may be taken beyond it while its velocity there leads back, or nowhere:
+    by ``slack`` of its size at the curve's end, and CURVE (``native/engine.h``) times that within it. ``length`` is
+    that of the curve, for pulls that are given.
+    """
+    return engine().biasfree_real(
+        address(curve), length, count, slack, byref(data.c), byref(pattern.c), byref(desk.c), byref(sought.c)
     )
 
 

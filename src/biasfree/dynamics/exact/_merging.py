@@ -36,12 +36,17 @@ class Group(NamedTuple):
 
     Attributes:
         members: their numbers.
-        parts: U: each member as a combination of the rows, shape (members, rows).
-        rows: s_kv_kᵀ, the leading one first.
+        parts: U: each member as a combination of the group's rows s_kv_kᵀ, the leading one first.
     """
 
     members: Int[np.ndarray, "members"]
     parts: Float[np.ndarray, "members rows"]
+
+
+class Formed(NamedTuple):
+    """A group, and its rows as they are."""
+
+    group: Group
     rows: Float[np.ndarray, "rows columns"]
 
 
@@ -51,43 +56,54 @@ class Merged:
 
     Attributes:
         groups: one for each active row, or a single one if all its rows are active.
+        rows: as they were when the groups were formed, active before passive.
+        owner: the active row of each passive one, in order.
         linear: all rows are active.
         width: number of neurons.
-        columns: entries of a neuron, D + 1.
     """
 
     groups: list[Group]
+    rows: Float[np.ndarray, "rows columns"]
+    owner: Int[np.ndarray, "passive"]
     linear: bool
     width: int
-    columns: int
 
-    def rows(self) -> tuple[Float[np.ndarray, "rows columns"], Int[np.ndarray, "passive"]]:
-        """The rows, active before passive, and the owner of each passive one."""
-        if self.linear:
-            return self.groups[0].rows, np.zeros(0, dtype=np.int64)
-        if not self.groups:
-            return np.zeros((0, self.columns)), np.zeros(0, dtype=np.int64)
-        active = [group.rows[:1] for group in self.groups]
-        passive = [group.rows[1:] for group in self.groups]
-        owner = np.repeat(np.arange(len(self.groups)), [len(rows) for rows in passive])
-        return np.concatenate(active + passive), owner.astype(np.int64)
+    @classmethod
+    def of(cls, formed: list[Formed], shape: tuple[int, int]) -> "Merged":
+        """Groups of neurons, all of which together have this shape."""
+        return cls([], np.zeros((0, shape[1])), _NO, False, shape[0]).with_more(_NO, formed, np.zeros((0, shape[1])))
+
+    def with_more(
+        self, kept: Int[np.ndarray, "kept"], formed: list[Formed], rows: Float[np.ndarray, "rows columns"]
+    ) -> "Merged":
+        """Some of the groups, in order, with the rows of now, and others after them."""
+        number = np.full(len(self.groups), -1)
+        number[kept] = np.arange(len(kept))
+        stays = number[self.owner] >= 0
+        leading, passive = [each.rows[:1] for each in formed], [each.rows[1:] for each in formed]
+        owner = np.repeat(len(kept) + np.arange(len(formed)), [len(own) for own in passive])
+        return Merged(
+            [*(self.groups[index] for index in kept.tolist()), *(each.group for each in formed)],
+            np.concatenate([rows[kept], *leading, rows[len(self.groups) :][stays], *passive]),
+            np.concatenate([number[self.owner[stays]], owner]).astype(np.int64), False, self.width,
+        )  # fmt: skip
 
     @functools.cached_property
     def _spread(self) -> dict[str, Any]:
         return {}
 
     @functools.cached_property
-    def _own(self) -> list[np.ndarray]:
-        """The rows of each group."""
+    def _passive_ends(self) -> tuple[list[int], list[int]]:
+        """How many passive rows each group has, and where they end."""
+        passive = np.array([group.parts.shape[1] - 1 for group in self.groups], dtype=int)
+        return passive.tolist(), (len(self.groups) + np.cumsum(passive)).tolist()
+
+    def _own(self, index: int) -> np.ndarray:
+        """The rows of a group."""
         if self.linear:
-            return [np.arange(self.groups[0].parts.shape[1])]
-        passive = np.array([group.parts.shape[1] - 1 for group in self.groups])
-        ends = (len(self.groups) + np.cumsum(passive)).tolist()
-        rows = np.arange(ends[-1] if ends else 0)
-        return [
-            rows[index : index + 1] if few == 0 else np.append(index, rows[end - few : end])
-            for index, (few, end) in enumerate(zip(passive.tolist(), ends, strict=True))
-        ]
+            return np.arange(self.groups[0].parts.shape[1])
+        few, end = (numbers[index] for numbers in self._passive_ends)
+        return np.append(index, np.arange(end - few, end))
 
     @functools.cached_property
     def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -95,26 +111,24 @@ class Merged:
 
         Rows and parts of all, where each neuron's begin, and the neurons.
         """
-        small = [each for each in zip(self._own, self.groups, strict=True) if each[1].parts.size <= _LARGE]
-        alone = [each for each in small if each[1].parts is _ONE]  # most are: all of them at once
-        small = [each for each in small if each[1].parts is not _ONE]
+        alone = [index for index, group in enumerate(self.groups) if group.parts is _ONE]  # most are: all at once
+        some = [
+            (self._own(index), group)
+            for index, group in enumerate(self.groups)
+            if group.parts is not _ONE and group.parts.size <= _LARGE
+        ]
         one = np.ones(len(alone), dtype=int)
-        row = np.concatenate(
-            [*(own for own, _ in alone), *(np.tile(own, len(each.members)) for own, each in small), _NO]
+        row = np.concatenate([np.array(alone, dtype=int), *(np.tile(own, len(each.members)) for own, each in some)])
+        part = np.concatenate([one.astype(float), *(group.parts.ravel() for _, group in some)])
+        count = np.concatenate([one, *(np.full(len(group.members), len(own)) for own, group in some)])
+        neuron = np.concatenate(
+            [*(self.groups[index].members for index in alone), *(each.members for _, each in some), _NO]
         )
-        part = np.concatenate([one.astype(float), *(group.parts.ravel() for _, group in small)])
-        count = np.concatenate([one, *(np.full(len(group.members), len(own)) for own, group in small)])
-        neuron = np.concatenate([*(group.members for _, group in alone + small), _NO])
         return row, part[:, None], np.cumsum(count) - count, neuron
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of all neurons."""
-        return self.width, self.columns
-
-    def now(self, rows: Float[np.ndarray, "rows columns"]) -> list[Group]:
-        """The groups with the rows of now."""
-        return [group._replace(rows=rows[own]) for group, own in zip(self.groups, self._own, strict=True)]
+    def neurons_of(self, index: int, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "members columns"]:
+        """The neurons of a group from the rows of now."""
+        return self.groups[index].parts @ rows[self._own(index)]
 
     def restored(self, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "width columns"]:
         """Every neuron from the rows of now."""
@@ -128,7 +142,7 @@ class Merged:
 
     @functools.cached_property
     def _large(self) -> list[tuple[np.ndarray, Group]]:
-        return [each for each in zip(self._own, self.groups, strict=True) if each[1].parts.size > _LARGE]
+        return [(self._own(n), group) for n, group in enumerate(self.groups) if group.parts.size > _LARGE]
 
     @functools.cached_property
     def row_of(self) -> Int[np.ndarray, "width"]:
@@ -169,45 +183,46 @@ class Merged:
         self, which: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows columns"]
     ) -> Float[np.ndarray, "some columns"]:
         """Some neurons from the rows of now."""
-        neurons = np.empty((len(which), self.columns))
+        neurons = np.empty((len(which), self.rows.shape[1]))
         for row in np.unique(self.row_of[which]):
             here = self.row_of[which] == row
-            neurons[here] = self.groups[row].parts[self._place[which[here]]] @ rows[self._own[row]]
+            neurons[here] = self.groups[row].parts[self._place[which[here]]] @ rows[self._own(row)]
         return neurons
 
-    def without(self, leaving: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows columns"]) -> "Merged":
-        """Groups as they are now, but for light members, each of which becomes a group of its own.
+    def without(
+        self, leaving: Int[np.ndarray, "some"], rows: Float[np.ndarray, "rows columns"]
+    ) -> tuple["Merged", Int[np.ndarray, "groups"]]:
+        """Groups as they are now, but for light members, each of which becomes a group of its own, behind the others.
+
+        Returns the groups, and which of the old ones the first of them are.
 
         The leading row's square shrinks by theirs; that the others' differences no longer cancel is of second order.
         """
-        gone, alone = self.row_of[leaving], self.some(leaving, rows)
-        groups = []
-        for row, group in enumerate(self.groups):
-            own = rows[self._own[row]].copy()
-            mine = leaving[gone == row]
-            if not mine.size:
-                groups.append(Group(group.members, group.parts, own))
-                continue
-            stays = np.ones(len(group.members), dtype=bool)
-            stays[self._place[mine]] = False
+        alone, formed = self.some(leaving, rows), list[Formed]()
+        left = np.unique(self.row_of[leaving])
+        for row in left.tolist():
+            group, own = self.groups[row], rows[self._own(row)].copy()
+            stays = ~np.isin(group.members, leaving)
             parts = group.parts[stays]
-            left = np.linalg.norm(parts[:, 0])
-            own[0] *= left
-            parts[:, 0] /= left
-            groups.append(Group(group.members[stays], parts, own))
-        groups += [Group(leaving[i : i + 1], _ONE, alone[i : i + 1]) for i in range(len(leaving))]
-        return Merged(groups, False, self.width, self.columns)
+            size = np.linalg.norm(parts[:, 0])
+            own[0] *= size
+            parts[:, 0] /= size
+            formed.append(Formed(Group(group.members[stays], parts), own))
+        formed += [Formed(Group(leaving[i : i + 1], _ONE), alone[i : i + 1]) for i in range(len(leaving))]
+        kept = np.setdiff1d(np.arange(len(self.groups)), left)
+        return self.with_more(kept, formed, rows), np.concatenate([kept, left])
 
 
 def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
     some = moving(neurons)
-    return Merged([grouped(some, neurons[some])], True, *neurons.shape)
+    formed = grouped(some, neurons[some])
+    return Merged([formed.group], formed.rows, _NO, True, len(neurons))
 
 
 def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]]) -> Merged:
     """Groups of these neurons."""
-    return Merged([grouped(some, neurons[some]) for some in members], False, *neurons.shape)
+    return Merged.of([grouped(some, neurons[some]) for some in members], neurons.shape)
 
 
 def alike(
@@ -265,12 +280,12 @@ def moving(neurons: Float[np.ndarray, "width columns"]) -> Int[np.ndarray, "some
     return np.flatnonzero(neurons.any(axis=1))
 
 
-def grouped(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> Group:
+def grouped(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> Formed:
     """Members of a group, and their own neurons, as one."""
     if len(members) == 1:
-        return Group(members, _ONE, own)
+        return Formed(Group(members, _ONE), own)
     if not len(members):
-        return Group(members, np.ones((0, 0)), own)
+        return Formed(Group(members, np.ones((0, 0))), own)
     largest = np.abs(own).max()
     own = own / largest
     if len(members) > _LARGE:
@@ -285,4 +300,4 @@ def grouped(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members
     parts, rows = parts[:, kept], (largest * sizes[kept])[:, None] * rows[kept]
     if parts[:, 0].sum() < 0:
         parts[:, 0], rows[0] = -parts[:, 0], -rows[0]
-    return Group(members, parts, rows)
+    return Formed(Group(members, parts), rows)

@@ -129,21 +129,6 @@ def written(
     return Pattern(sides, pattern.owner, basis, spans, slides, np.concatenate([pattern.dual[others], dual]))
 
 
-def with_rows(pattern: Pattern, rows: dict[int, Pattern]) -> Pattern:
-    """A pattern in which some rows are as in patterns of their own."""
-    room = max([pattern.basis.shape[1], *(own.basis.shape[1] for own in rows.values())])
-    basis = _with_room(pattern.basis, room)
-    side, span = pattern.side.copy(), pattern.span.copy()
-    others = ~np.isin(pattern.slides[:, 0], list(rows))
-    slides, dual = [pattern.slides[others]], [pattern.dual[others]]
-    for h, own in rows.items():
-        side[h], span[h] = own.side[0], own.span[0]
-        basis[h, : own.basis.shape[1]] = own.basis[0]
-        slides.append(own.slides + np.array([h, 0]))
-        dual.append(own.dual)
-    return Pattern(side, pattern.owner, basis, span, np.concatenate(slides), np.concatenate(dual))
-
-
 def flipped(pattern: Pattern, pairs: Iterable[tuple[int, int]]) -> Pattern:
     """A pattern in which these rows have changed sides on these lines."""
     side = pattern.side.copy()

@@ -20,7 +20,7 @@ from biasfree.native import address, structure
 _CROSSINGS = 512  # of one step that there is room for: where there are more, others decide
 _EVENTS = 2048  # of one course that there is room for
 _OVERHEAD = 2_000  # multiplications that cost as much as what a step costs besides them
-_KINDS = np.array(["cross", "slide", "leave"])  # of events, as C numbers them
+KINDS = np.array(["cross", "slide", "leave"])  # of events, as C numbers them
 _STOPPED = 2  # no step is long enough to be added to the time
 _COURSE = structure(
     "Course",
@@ -124,7 +124,7 @@ def travel(
         )
     return Travelled(
         z, pattern, course.time, course.energy, course.last_event, trial.lengths[:taken], parts[:taken], trial,
-        course.inadmissible, when[:events], rows[:events], lines[:events], _KINDS[kinds[:events]],
+        course.inadmissible, when[:events], rows[:events], lines[:events], KINDS[kinds[:events]],
         course.why == _STOPPED,
     )  # fmt: skip
 
