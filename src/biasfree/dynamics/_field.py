@@ -105,8 +105,18 @@ def log_loss(weights: Weights, problem: Problem, kind: Kind) -> Any:
 @_quiet
 def velocity(weights: Weights, problem: Problem, kind: Kind) -> Weights:
     """DW/dt, or dW/ds on the loss clock."""
-    weights, loss, xp = _alike(weights, problem), losses.get(kind.loss), losses.module_of(problem.inputs)
-    signals = hidden_layers(weights, problem.inputs, problem.slope, kind.architecture)
+    weights = _alike(weights, problem)
+    return velocity_from(
+        weights, hidden_layers(weights, problem.inputs, problem.slope, kind.architecture), problem, kind
+    )
+
+
+@_quiet
+def velocity_from(
+    weights: Weights, signals: list[Float[Array, "width samples"]], problem: Problem, kind: Kind
+) -> Weights:
+    """``velocity`` from what the layers put out."""
+    loss, xp = losses.get(kind.loss), losses.module_of(problem.inputs)
     if kind.clock == "loss":
         residual = loss.normalised_residual(signals[-1], problem.targets)
         # λ/L overflows where L underflows, and 0/0 must stay 0.

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Bool, Float
 
-from biasfree.dynamics._field import Kind, Problem, Weights, log_loss, velocity
+from biasfree import losses
+from biasfree.dynamics._field import Kind, Problem, Weights, velocity_from
 from biasfree.dynamics._runge_kutta import Method
 from biasfree.dynamics.exact._data import Data, sample_by_sample
 from biasfree.dynamics.exact._kernels import engine
@@ -70,12 +71,14 @@ class ByNumpy:
     def __init__(self, layers: Layers, problem: Problem, kind: Kind) -> None:
         """Nothing to prepare."""
         self._layers, self._problem, self._kind = layers, problem, kind
-        self._last: Flat = np.zeros(0)
+        self._signals: list[np.ndarray] = []  # what the layers put out where the last velocity was taken
 
     def velocity(self, flat: Flat) -> Flat:
         """Of all weights."""
-        self._last = flat
-        moving = velocity(self._layers.of(flat), self._problem, self._kind)
+        weights, problem = self._layers.of(flat), self._problem
+        with np.errstate(all="ignore"):
+            self._signals = hidden_layers(weights, problem.inputs, problem.slope, self._kind.architecture)
+        moving = velocity_from(weights, self._signals, problem, self._kind)
         return np.concatenate([layer.ravel() for layer in moving])
 
     def stages(self, here: Flat, first: Flat, length: float, method: Method) -> tuple[np.ndarray, Flat]:
@@ -90,13 +93,13 @@ class ByNumpy:
 
     def active(self) -> Active:
         """See ``VectorField``."""
-        kind, weights = self._kind.architecture, self._layers.of(self._last)
-        signals = hidden_layers(weights, self._problem.inputs, self._problem.slope, kind)[1:-1]
-        return tuple(np.asarray(z) > 0 for z, bent in zip(signals, kind.rectified, strict=True) if bent)
+        hidden, rectified = self._signals[1:-1], self._kind.architecture.rectified
+        return tuple(z > 0 for z, bent in zip(hidden, rectified, strict=True) if bent)
 
     def log_loss(self) -> float:
         """See ``VectorField``."""
-        return float(log_loss(self._layers.of(self._last), self._problem, self._kind))
+        with np.errstate(all="ignore"):
+            return float(losses.get(self._kind.loss).log_value(self._signals[-1], self._problem.targets))
 
 
 class InC:

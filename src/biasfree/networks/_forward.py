@@ -49,11 +49,9 @@ def hidden_layers(
         if architecture.skips[layer]:
             h = h + signals[layer + 1 - architecture.skips[layer]]
         if layer < len(weights) - 1 and architecture.rectified[layer]:
-            h = _rectified(h, slope) if isinstance(h, np.ndarray) else jnp.where(h > 0, h, slope * h)
+            if isinstance(h, np.ndarray):  # max(h, αh), as α ≤ 1, in place: fewer passes than by ``where``, and no room
+                np.maximum(h, slope * h if slope else 0.0, out=h)
+            else:
+                h = jnp.where(h > 0, h, slope * h)
         signals.append(h)
     return signals
-
-
-def _rectified(h: np.ndarray, slope: Any) -> np.ndarray:
-    """max(h, αh), as α ≤ 1: fewer passes over large arrays than by ``where``."""
-    return np.maximum(h, slope * h if slope else 0.0)

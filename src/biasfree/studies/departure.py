@@ -28,7 +28,7 @@ def departures(offset: float, scale: float, seed: int, draws: int, decay: float,
     times = []
     for k in range(draws):
         start = bf.Network.init([2, WIDTH, 1], 0.0, scale, seed + k)
-        run = bf.gradient_flow(start, data, until=until, stop=level, weight_decay=decay)
+        run = bf.gradient_flow(start, data, until=until, stop=level, weight_decay=decay, save=1)
         times.append(float(run.times[-1]) if run.status.name == "loss level" else np.inf)
     return tuple(times)
 

@@ -339,7 +339,6 @@ class Carried:
         members = _merging.alike(neurons, np.flatnonzero(ordinary), _keys(self.pattern)[row_of], self.tolerance)
         if fewer_than is not None and len(members) >= fewer_than:
             return
-        leaders = row_of[[some[0] for some in members]]
         if self.riders.size:
             # Each with the group that its old group's largest neuron is in.
             home = np.zeros(self.groups.width, dtype=int)
@@ -347,7 +346,8 @@ class Carried:
                 home[some] = index
             home = home[[group.members[0] for group in self.groups.groups]][row_of[self.riders]]
             members = [np.concatenate([some, self.riders[home == index]]) for index, some in enumerate(members)]
-        self._take(_merging.of_members(neurons, members), self.pattern, leaders)
+        groups, leaders = self.groups.changed(neurons, members, self.z, fewer_than is None)
+        self._take(groups, self.pattern, leaders)
 
     def _take(self, groups: _merging.Merged, pattern: Pattern, leaders: np.ndarray) -> None:
         """Go on with these groups, whose sides and slides are those of rows ``leaders`` of ``pattern``."""

@@ -88,6 +88,26 @@ class Merged:
             np.concatenate([number[self.owner[stays]], owner]).astype(np.int64), False, self.width,
         )  # fmt: skip
 
+    def changed(
+        self, neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]],
+        rows: Float[np.ndarray, "rows columns"], apart: bool,
+    ) -> tuple["Merged", Int[np.ndarray, "groups"]]:  # fmt: skip
+        """Groups of these members, those that are as before first; and the old group of each, its first member's.
+
+        Where groups have come ``apart``, those of several neurons are formed anew even if their members are the same.
+        """
+        leaders = self.row_of[[some[0] for some in members]].tolist()
+        kept, others, formed = list[int](), list[int](), list[Formed]()
+        for some, leader in zip(members, leaders, strict=True):
+            same = len(some) == len(self.groups[leader].members)
+            if same and (len(some) == 1 or not (apart or np.any(self.row_of[some] != leader))):
+                kept.append(leader)
+            else:
+                others.append(leader)
+                formed.append(grouped(some, neurons[some]))
+        first = np.array(sorted(kept), dtype=int)
+        return self.with_more(first, formed, rows), np.concatenate([first, others]).astype(int)
+
     @functools.cached_property
     def _spread(self) -> dict[str, Any]:
         return {}
