@@ -28,7 +28,7 @@ from biasfree.dynamics.exact._follow import follow
 from biasfree.dynamics.exact._kernels import line_forces
 from biasfree.dynamics.exact._kicks import Crossings, Kicks, Step, passing
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, basis, on_curve
-from biasfree.dynamics.exact._sliding import held_by
+from biasfree.dynamics.exact._sliding import ON_A_LINE, held_by
 from biasfree.dynamics.exact._ways import Ways
 
 _UNFELT = 0.01  # part of its tolerance that crossings may move a row by in a step and not be felt
@@ -287,40 +287,23 @@ def _felt(
     rates[:, rows] = np.where(gone, change, rates[:, rows])
     span = step.length * (end - begin)
     added = span * np.tensordot(_GAUSS_WEIGHTS, rates, 1)
-    added[rows] += _jumps(step, ways, given, end, x, span * _GAUSS_WEIGHTS[:, None, None] * rates[:, rows])
+    _kept_dead(step, ways, given, end, added)
     energy = 2 * span * float(_GAUSS_WEIGHTS @ np.sum((speeds * rates)[:, :active], axis=(1, 2)))
     room = _FELT * (limits.atol + limits.rtol * np.abs(states[-1, :active]).max(axis=1))
     return float(np.max(np.abs(added[:active]).max(axis=1) / room)), added, energy
 
 
-def _jumps(
-    step: Step, ways: Ways, given: np.ndarray, end: float, x: Float[np.ndarray, "n"],
-    changes: Float[np.ndarray, "n ways columns"],
-) -> Float[np.ndarray, "ways columns"]:  # fmt: skip
-    """What the last line that each row met adds to changes before it, part by part: Δẇ(d·δ)/(d·ẇ).
-
-    Rows that are changed meet the line at another time. One that is dead beyond it stays where it was met.
-    """
+def _kept_dead(step: Step, ways: Ways, given: np.ndarray, end: float, added: Float[np.ndarray, "rows columns"]) -> None:
+    """Take out of what is added to dead rows, in place, what leads off the line that they met last: there they stay."""
     data, half, dim = step.data, step.data.outputs, step.data.directions.shape[1]
     last = ways.last_met(end)
-    which = np.flatnonzero(last >= 0)
-    arcs, rows, first = last[which], ways.rows[which], ways.begins[which]
+    rows, arcs = ways.rows[last >= 0], last[last >= 0]
     both = on_curve(basis(ways.begin[arcs]), given)
-    z, p, q, d = ways.curves[arcs, 0], both[:, :half], both[:, half:], data.directions[ways.met[arcs]]
-    alone = (ways.begin[arcs] > first)[:, None]  # they were on their own way before
-    held, own = _held(step.pattern, rows), ways.basis[arcs - 1]
-    was = np.where(
-        alone,
-        _speeds(z, p, q, ways.side[arcs - 1], own, data),
-        _speeds(z, p, q, step.pattern.side[rows], held, data),
-    )[:, :dim]
-    now = _speeds(z, p, q, ways.side[arcs], ways.basis[arcs], data)[:, :dim]
-    before = np.sum(np.where((x[:, None] <= ways.begin[arcs])[:, :, None], changes[:, which], 0.0), axis=0)
-    apart, speed = np.sum(d * before[:, :dim], axis=1), np.sum(d * was, axis=1)
-    late = np.divide(apart, speed, out=np.zeros(len(rows)), where=np.abs(speed) > np.abs(apart) / step.length)
-    jumps = np.zeros(changes.shape[1:])
-    jumps[which, :dim] = late[:, None] * (now - was)
-    return jumps
+    z, d = ways.curves[arcs, 0], data.directions[ways.met[arcs]]
+    now = _speeds(z, both[:, :half], both[:, half:], ways.side[arcs], ways.basis[arcs], data)
+    dead = np.abs(now).max(axis=1, initial=0.0) * step.length <= ON_A_LINE * np.abs(z).max(axis=1)
+    off = np.sum(d * added[rows, :dim], axis=1) * dead
+    added[rows, :dim] -= off[:, None] * d
 
 
 def _pulls(p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray) -> Pulls:
