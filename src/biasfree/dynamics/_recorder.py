@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from biasfree import checks
-from biasfree.dynamics._pieces import Piece, Point
+from biasfree.dynamics._pieces import Piece
 
 _MOST, _LEAST = 400, 40  # networks kept of a run for which no times were asked for
 _BYTES = 2**26  # of all of these, within those bounds: 64 MB
@@ -39,6 +39,11 @@ class _Saved(NamedTuple):
     log_loss: float
 
 
+class _Due(NamedTuple):
+    time: float
+    lasting: bool
+
+
 class Recorder:
     """Takes from every piece of a run what is due.
 
@@ -57,6 +62,8 @@ class Recorder:
         self._stride = 1
         self._missing = 1  # accepted steps until one is kept
         self._saved: list[_Saved] = []
+        self._latest = -math.inf  # of the saved times
+        self._passing = 0  # saved ones that need not last
         self.carried = 0.0  # energy spent before the integrator that is running now took over
         self.pause = 0.0 if points is None else math.inf  # the next of the times spread over the run
 
@@ -86,50 +93,56 @@ class Recorder:
         if last is not None and piece.dense and last.time == piece.begin and math.isnan(last.log_loss):
             # The start is saved before an integrator has looked at it.
             self._saved[-1] = last._replace(log_loss=piece.at(piece.begin).log_loss)
+        due = list[_Due]()
         for end in piece.ends or (piece.end,):
-            self._take_due(piece, end)
+            due += self._due(piece, end)
             self._missing -= 1 if piece.ends else piece.accepted
             if not self.asked and self._missing <= 0:
-                self._offer(end, piece.at(end), keep=True)
+                due += self._claimed(end, keep=True)
                 self._missing = self._stride
+        self._save(piece, due)
 
-    def _take_due(self, piece: Piece, end: float) -> None:
-        """Save what is due at times up to one of a piece."""
-        while (due := min(self.next_time(math.inf), self.pause)) <= end:
-            time = max(due, piece.begin) if piece.dense else end
-            self._offer(time, piece.at(time))
-            if min(self.next_time(math.inf), self.pause) <= due:
+    def _due(self, piece: Piece, end: float) -> list[_Due]:
+        """What is due at times up to one of a piece."""
+        due = list[_Due]()
+        while (next_one := min(self.next_time(math.inf), self.pause)) <= end:
+            due += self._claimed(max(next_one, piece.begin) if piece.dense else end)
+            if min(self.next_time(math.inf), self.pause) <= next_one:
                 break  # a time that is not later than what is saved already
+        return due
 
     def close(self, piece: Piece, cut_short: bool) -> None:
         """The end of a run is kept; of one with asked-for times only if it was cut short, or nothing else is there."""
         if not self.asked or cut_short or not self._saved:
-            self._offer(piece.end, piece.at(piece.end), keep=True)
+            self._save(piece, self._claimed(piece.end, keep=True))
 
-    def _offer(self, time: float, point: Point, *, keep: bool = False) -> None:
-        self.offer(time, point.weights, self.carried + point.energy, keep=keep, log_loss=point.log_loss)
-
-    def offer(
-        self, time: float, weights: Sequence[Any], energy: float, *, keep: bool = False, log_loss: float = math.nan
-    ) -> None:
-        """Save if this is an asked-for time, or a step to last, or if ``keep`` says so."""
-        due = self._points is not None and self._next < len(self._points) and time >= self._points[self._next]
+    def _claimed(self, time: float, *, keep: bool = False) -> list[_Due]:
+        """This time if it is asked for, or one to last, or if ``keep`` says so, and is not saved yet."""
+        asked_for = self._points is not None and self._next < len(self._points) and time >= self._points[self._next]
         lasting = time >= self.pause
-        self._next += due
+        self._next += asked_for
         if lasting:
             self.pause = time + self._gap
-        if not (due or lasting or keep) or (self._saved and time <= self._saved[-1].time):
-            return
-        self._saved.append(_Saved(time, tuple(np.asarray(w) for w in weights), energy, due or lasting, log_loss))
-        if not self.asked:
-            self._thin()
+        if not (asked_for or lasting or keep) or time <= self._latest:
+            return []
+        self._latest = time
+        return [_Due(time, asked_for or lasting)]
+
+    def _save(self, piece: Piece, due: list[_Due]) -> None:
+        for (time, lasting), point in zip(due, piece.points([each.time for each in due]), strict=True):
+            weights = tuple(np.asarray(w) for w in point.weights)
+            self._saved.append(_Saved(time, weights, self.carried + point.energy, lasting, point.log_loss))
+            self._passing += not lasting
+            if not self.asked and self._passing > self._half:
+                self._thin()
 
     def _thin(self) -> None:
+        """Every second of the steps that need not last goes."""
         passing = [saved for saved in self._saved if not saved.lasting]
-        if len(passing) > self._half:
-            going = {saved.time for saved in passing[-2::-2]}  # the newest stays
-            self._saved = [saved for saved in self._saved if saved.time not in going]
-            self._stride *= 2
+        going = {saved.time for saved in passing[-2::-2]}  # the newest stays
+        self._saved = [saved for saved in self._saved if saved.time not in going]
+        self._passing -= len(going)
+        self._stride *= 2
 
     # What was saved
 

@@ -403,20 +403,24 @@ double velocity(const Data *data, const Pattern *pattern, const Form *form, doub
     return moved(z, pattern, decay, desk->pull, stage, dim, outputs);
 }
 
-/* ln L of active rows `z`, with the sides that they have there; `work` is room for (4 outputs + 1, lines). */
-PUBLIC double biasfree_level(const double *z, int64_t active, const Data *data, double *side, double *work) {
+/* ln L of several states `z`, (states, rows, columns), with the sides that their active rows have there; `side` and `work` are
+   room for (active, lines) and (4 outputs + 1, lines). */
+PUBLIC void biasfree_levels(int64_t states, const double *z, int64_t rows, int64_t active, const Data *data, double *side,
+                            double *work, double *levels) {
     const int64_t columns = data->dim + data->outputs, lines = data->lines;
-    for (int64_t h = 0; h < active; h++) {
-        double *own = side + h * lines;
-        memset(own, 0, sizeof(double) * (size_t)lines);
-        for (int64_t j = 0; j < data->dim; j++) {
-            const double w = z[h * columns + j], *d = data->transposed + j * lines;
-            for (int64_t line = 0; line < lines; line++) own[line] += w * d[line];
+    for (int64_t n = 0; n < states; n++, z += rows * columns) {
+        for (int64_t h = 0; h < active; h++) {
+            double *own = side + h * lines;
+            memset(own, 0, sizeof(double) * (size_t)lines);
+            for (int64_t j = 0; j < data->dim; j++) {
+                const double w = z[h * columns + j], *d = data->transposed + j * lines;
+                for (int64_t line = 0; line < lines; line++) own[line] += w * d[line];
+            }
+            for (int64_t line = 0; line < lines; line++) own[line] = own[line] < 0.0 ? -1.0 : 1.0;
         }
-        for (int64_t line = 0; line < lines; line++) own[line] = own[line] < 0.0 ? -1.0 : 1.0;
+        outputs_of(z, data, side, active, work);
+        levels[n] = log_loss(work, data);
     }
-    outputs_of(z, data, side, active, work);
-    return log_loss(work, data);
 }
 
 /* ln L, p and q of several states from what their lines put out, (states, outputs, lines) each; `work` as above. Without

@@ -12,13 +12,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from biasfree.switching._compiled import DONE, MET, follow
 from biasfree.switching._filippov import Switches, from_zero, settle
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
 ROUNDING = 1e-13
+_INSIDE = 1 - 1e-11  # |ς| of a neuron that slides: beyond it rounding decides
 _GRAM = 2500  # lines whose products are kept
 _CROSSINGS = 20_000  # from one look at progress to the next
 
@@ -182,7 +183,7 @@ class Runner:
         stretches = np.empty((room, 5 + 2 * dim))
         why, met, count = follow(
             neurons, until, (self.directions, self._transposed, self.strength, self.drift, self._gram), state,
-            tuple(getattr(self.modes, name) for name in _PARTS), (ROUNDING, 1e-11, 1 - 1e-11, ROUNDING * size),
+            tuple(getattr(self.modes, name) for name in _PARTS), (ROUNDING, 1 - _INSIDE, _INSIDE, ROUNDING * size),
             (crossed, when, stretches),
         )  # fmt: skip
         if count:
@@ -194,7 +195,8 @@ class Runner:
             self._pieces.append((crossed[:, 0], when, log_size, Modes(rate, unit, up, down, across, still)))
         self.open[neurons[why == DONE]] = False
         stopped = why == MET
-        for h, line in zip(neurons[stopped].tolist(), met[stopped].tolist(), strict=True):
+        left = self._held_by_one(neurons[stopped], met[stopped])
+        for h, line in zip(neurons[stopped][left].tolist(), met[stopped][left].tolist(), strict=True):
             if np.linalg.norm(self.first[h]) <= 1e3 * ROUNDING * abs(self.second[h]):
                 self._pass_origin(h)
             elif line < 0:
@@ -205,6 +207,25 @@ class Runner:
         if stopped.any():
             self.modes.put(neurons[stopped], self._stretch(neurons[stopped]))
         return True
+
+    def _held_by_one(self, neurons: np.ndarray, met: np.ndarray) -> Bool[np.ndarray, "neurons"]:
+        """Neurons that slid on nothing and slide on the one line they have met: all at once; which are left.
+
+        ``settle`` would say the same of each: the line attracts, and ς = −d·(c without it)/s lies within the interval.
+        """
+        line, sign = np.maximum(met, 0), np.sign(self.second[neurons])
+        strength, d = self.strength[line], self.directions[line]
+        pull = self._pull_of(self.side[neurons]) - (self.side[neurons, line] * strength)[:, None] * d
+        with np.errstate(divide="ignore", invalid="ignore"):
+            between = -np.sum(d * pull, axis=1) / strength
+        plain = (met >= 0) & ~self.sliding[neurons].any(axis=1) & (sign * strength < 0) & (np.abs(between) < _INSIDE)
+        plain &= _lengths(self.first[neurons]) > 1e3 * ROUNDING * np.abs(self.second[neurons])
+        held, on = neurons[plain], line[plain]
+        self.touching[held, on] = False
+        self.side[held, on], self.sliding[held, on] = between[plain], True
+        for h, k in zip(held.tolist(), on.tolist(), strict=True):
+            self._log(h, k, "slide")
+        return ~plain
 
     def _settle(self, h: int, met: np.ndarray, ahead: float = 1.0) -> None:
         """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule.

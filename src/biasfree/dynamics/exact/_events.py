@@ -23,8 +23,8 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import level_of, pulls_of
-from biasfree.dynamics.exact._kernels import BLUR, real, scan
+from biasfree.dynamics.exact._field import pulls_of
+from biasfree.dynamics.exact._kernels import BLUR, log_levels, real, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import drawn_from_zero, resting
 
@@ -176,7 +176,7 @@ def polished(
 
     def above(t: float) -> bool:
         # Below it by rounding, so that the same rows, found once more from the time, are too.
-        return level_of(rows(t), active, data) > level - 2e-15 * abs(level)
+        return float(log_levels(rows(t)[None], active, data)[0]) > level - 2e-15 * abs(level)
 
     width = 1e-9 * time
     low, high = max(time - width, 0.0), min(time, until)

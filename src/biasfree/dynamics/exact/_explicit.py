@@ -1,6 +1,7 @@
 """Explicit steps from event to event, and the merging of neurons between them."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,6 +26,7 @@ _DIRECT = 1_500  # multiplications in the velocity of all rows up to which every
 _TOGETHER = 32  # steps taken at once there
 _BETWEEN = "steps between events"  # and what they are called
 _STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which others are asked (``_rest``)
+_AT_ONCE = 100_000  # numbers of networks that are made at once of a piece
 _FIRST = 0.05  # of the time in which the start would move by its own size, the first step
 
 
@@ -106,11 +108,14 @@ class Explicit:
         state = self.state
         state.time = _later(began, steps.arrival, until)
 
-        def at(time: float) -> Point:
-            return view.point(*steps.at(time - began), time)
+        def several(times: Sequence[float]) -> list[Point]:
+            parts = np.array_split(np.array(times), 1 + len(times) * steps.curves[0, 0].size // _AT_ONCE)
+            return [point for part in parts for point in view.points(*steps.several(part - began), part)]
 
         ends = [*(began + end for end in steps.ends[:-1]), state.time]
-        return Piece(began, state.time, at, how, len(ends), ended=ended, ends=ends)
+        return Piece(
+            began, state.time, lambda time: several([time])[0], how, len(ends), ended=ended, ends=ends, several=several
+        )
 
     def _how(self, order: int) -> str:
         """What steps that Python took are called."""

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import SQUARE, Data
-from biasfree.dynamics.exact._kernels import engine, line_forces, log_level
+from biasfree.dynamics.exact._kernels import engine, line_forces
 from biasfree.dynamics.exact._methods import basis, on_curve
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
@@ -66,11 +66,6 @@ def pulls_on_lines(
         both = on_curve(basis(data.given_at), data.given)
         return both[: data.outputs], both[data.outputs :]
     return line_forces(*line_outputs(z, data, side), data)
-
-
-def level_of(z: Float[np.ndarray, "rows columns"], active: int, data: Data) -> float:
-    """ln L with the sides that the rows have there: some may have crossed lines within a step."""
-    return log_level(np.ascontiguousarray(z), active, data)
 
 
 def matrices_of(

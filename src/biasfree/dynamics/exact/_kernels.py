@@ -44,7 +44,8 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_alike.restype = None
     loaded.biasfree_kicks.argtypes, loaded.biasfree_kicks.restype = [pointer] * 8, whole
     loaded.biasfree_turn.argtypes, loaded.biasfree_turn.restype = [pointer] * 3 + [whole] * 2, None
-    loaded.biasfree_level.argtypes, loaded.biasfree_level.restype = [pointer, whole, pointer, pointer, pointer], number
+    loaded.biasfree_levels.argtypes = [whole, pointer, whole, whole, *[pointer] * 4]
+    loaded.biasfree_levels.restype = None
     loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole, *[pointer] * 7], None
     loaded.biasfree_deep_velocity.argtypes, loaded.biasfree_deep_velocity.restype = [pointer] * 5, None
     loaded.biasfree_deep_stages.argtypes = [*[pointer] * 3, number, pointer, pointer, whole, *[pointer] * 3]
@@ -106,11 +107,18 @@ def real(
     )
 
 
-def log_level(z: Float[np.ndarray, "rows columns"], active: int, data: Data) -> float:
-    """ln L of rows, with the sides that they have there."""
-    lines = data.transposed.shape[1]
-    room = np.empty((active + 4 * data.outputs + 1) * lines)
-    return engine().biasfree_level(address(z), active, byref(data.c), address(room), address(room) + 8 * active * lines)
+def log_levels(
+    states: Float[np.ndarray, "states rows columns"], active: int, data: Data
+) -> Float[np.ndarray, "states"]:
+    """Ln L of states, with the sides that their rows have there: some may have crossed lines within a step."""
+    states, lines = np.ascontiguousarray(states), data.transposed.shape[1]
+    levels, side = np.empty(len(states)), np.empty((active, lines))
+    room = np.empty((4 * data.outputs + 1) * lines)
+    engine().biasfree_levels(
+        len(states), address(states), states.shape[1], active, byref(data.c), address(side), address(room),
+        address(levels),
+    )  # fmt: skip
+    return levels
 
 
 def line_forces(

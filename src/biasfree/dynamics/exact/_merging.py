@@ -150,14 +150,14 @@ class Merged:
         """The neurons of a group from the rows of now."""
         return self.groups[index].parts @ rows[self._own(index)]
 
-    def restored(self, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "width columns"]:
-        """Every neuron from the rows of now."""
-        neurons = np.zeros((self.width, rows.shape[1]))
+    def restored(self, rows: Float[np.ndarray, "*n rows columns"]) -> Float[np.ndarray, "*n width columns"]:
+        """Every neuron from the rows of now, or of several times."""
+        neurons = np.zeros((*rows.shape[:-2], self.width, rows.shape[-1]))
         row, part, begin, neuron = self._parts
         if len(row):
-            neurons[neuron] = np.add.reduceat(part * rows[row], begin, axis=0)
+            neurons[..., neuron, :] = np.add.reduceat(part * rows[..., row, :], begin, axis=-2)
         for own, group in self._large:
-            neurons[group.members] = group.parts @ rows[own]
+            neurons[..., group.members, :] = group.parts @ rows[..., own, :]
         return neurons
 
     @functools.cached_property

@@ -14,8 +14,7 @@ from biasfree.dynamics.exact._arrays import START, Desk, Limits, Sought, Trial
 from biasfree.dynamics.exact._carried import Carried, Noted
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Event, room_for
-from biasfree.dynamics.exact._field import level_of
-from biasfree.dynamics.exact._kernels import attempt
+from biasfree.dynamics.exact._kernels import attempt, log_levels
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import Merged
 from biasfree.dynamics.exact._methods import ORDER_8, Method
@@ -45,15 +44,25 @@ class View:
     since: float  # when they were as above
 
     def point(self, z: Float[np.ndarray, "rows columns"], energy: float, time: float) -> Point:
-        """All neurons from rows; the energy of still neurons that fade is added."""
-        dim, fade = self.data.directions.shape[1], math.exp(-self.decay * (time - self.since))
-        neurons = self.groups.restored(z)
-        neurons[self.still] = fade * self.still_neurons
-        energy += 0.5 * self.decay * float(np.sum(self.still_neurons**2)) * (1 - fade**2)
-        level = level_of(z, self.active, self.data)
-        if level == -math.inf:  # of the rows: what merging leaves out may be all that is left of the neurons' loss
-            level = math.nan
-        return Point((neurons[:, :dim], np.ascontiguousarray(neurons[:, dim:].T)), energy, level)
+        """All neurons from rows."""
+        return self.points(z[None], np.array([energy]), np.array([time]))[0]
+
+    def points(
+        self, states: Float[np.ndarray, "n rows columns"], energies: Float[np.ndarray, "n"],
+        times: Float[np.ndarray, "n"],
+    ) -> list[Point]:  # fmt: skip
+        """All neurons from rows, at several times; the energy of still neurons that fade is added."""
+        dim, fade = self.data.directions.shape[1], np.exp(-self.decay * (times - self.since))
+        neurons = self.groups.restored(states)
+        neurons[:, self.still] = fade[:, None, None] * self.still_neurons
+        energies = energies + 0.5 * self.decay * float(np.sum(self.still_neurons**2)) * (1 - fade**2)
+        levels = log_levels(states, self.active, self.data)
+        # −∞ is that of the rows: what merging leaves out may be all that is left of the neurons' loss.
+        levels = np.where(np.isneginf(levels), math.nan, levels)
+        return [
+            Point((each[:, :dim].copy(), np.ascontiguousarray(each[:, dim:].T)), energy, level)
+            for each, energy, level in zip(neurons, energies.tolist(), levels.tolist(), strict=True)
+        ]
 
 
 class State:

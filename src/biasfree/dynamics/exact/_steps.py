@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Trial
-from biasfree.dynamics.exact._methods import basis, on_curve
+from biasfree.dynamics.exact._methods import basis
 
 
 @dataclass
@@ -58,11 +58,20 @@ class Steps:
 
     def at(self, time: float) -> tuple[Float[np.ndarray, "rows columns"], float]:
         """Rows and energy a time after the beginning."""
-        time = min(max(time, 0.0), self.arrival)
-        n = min(int(np.searchsorted(self.begins, time, side="right")) - 1, len(self.curves) - 1)
-        x = float(time - self.begins[n]) / float(self.lengths[n])
+        states, energies = self.several(np.array([time]))
+        return states[0], float(energies[0])
+
+    def several(
+        self, times: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, "n rows columns"], Float[np.ndarray, "n"]]:
+        """Rows and energies at several times after the beginning."""
+        times = np.clip(times, 0.0, self.arrival)
+        n = np.minimum(np.searchsorted(self.begins, times, side="right"), len(self.curves)) - 1
+        x = (times - self.begins[n]) / self.lengths[n]
         weights = basis(x)
-        z, energy = on_curve(weights, self.curves[n]), float(weights @ self.energies[n])
-        if self.joined is not None and n == len(self.curves) - 1:
-            energy += self.joined.change(x, z)
-        return z, energy
+        states = np.einsum("nb,nbrc->nrc", weights, self.curves[n])
+        energies = np.sum(weights * self.energies[n], axis=1)
+        if self.joined is not None:
+            for k in np.flatnonzero(n == len(self.curves) - 1).tolist():
+                energies[k] += self.joined.change(float(x[k]), states[k])
+        return states, energies
