@@ -18,8 +18,13 @@ from biasfree.sweeps._worker import BATCH_SECONDS, Cells, Finished, OtherNumeric
 
 _MOST_IN_BATCH = 20_000
 _NO_ANSWER, _NO_WORKERS = 10.0, 60.0  # seconds to wait for a scheduler, and for a worker
-# A batch that took two workers down is halved. Dask looks at a worker's stack every 10 ms, at a cost of its own.
-_LOCAL = {"distributed.scheduler.allowed-failures": 1, "distributed.worker.profile.enabled": False}
+# A batch that took two workers down is halved. Dask looks at a worker's stack every 10 ms and wakes its loop every 20,
+# which costs time.
+_LOCAL = {
+    "distributed.scheduler.allowed-failures": 1,
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+}
 _GROWTH = 4  # of the number of runs in a batch, from one to the next
 
 
