@@ -135,6 +135,7 @@ def join(
     limits: Limits,
     pulls: Pulls,
     heavy: Bool[np.ndarray, "active"],
+    together: bool = True,
 ) -> Joined:
     """Take rows through their events where that is exact enough.
 
@@ -145,10 +146,11 @@ def join(
         limits: what it may be off by.
         pulls: pulls at its beginning.
         heavy: rows that must not go alone.
+        together: whether crossings that just pass may be added all together.
     """
     unfelt = _unfelt(step, events, crossings, limits, pulls)
     felt = [event for event in events if event.kind == "level" or not unfelt[event.row]]
-    if felt and all(event.kind == "met" for event in felt):
+    if together and felt and all(event.kind == "met" for event in felt):
         crossed = crossings.take(crossings.times <= 1)
         kicks = passing(step, crossed, limits, pulls)
         if kicks is not None:

@@ -26,6 +26,7 @@ _DIRECT = 1_500  # multiplications in the velocity of all rows up to which every
 _TOGETHER = 32  # steps taken at once there
 _BETWEEN = "steps between events"  # and what they are called
 _STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which others are asked (``_rest``)
+_MOST_SKIPPED = 64  # steps after which it is tried again to take crossings together, where that failed before
 _AT_ONCE = 100_000  # numbers of networks that are made at once of a piece
 _FIRST = 0.05  # of the time in which the start would move by its own size, the first step
 
@@ -37,6 +38,7 @@ class Explicit:
         """Begin with a short step."""
         self.state, self._symmetric = state, symmetric
         self._merged_at, self._merge_wait = 0, self._soonest_merge
+        self._failures, self._not_together = 0, 0  # of crossings taken together, and steps until it is tried again
         left = state.plan.until - state.time
         state.pace.long = left if math.isfinite(left) else 1.0
         if state.speed > 0:
@@ -211,7 +213,14 @@ class Explicit:
         now = self.state.carried
         heavy = np.zeros(now.active, dtype=bool)
         heavy[now.groups.row_of[now.riders]] = True
-        return join(step, events, met, self._limits(), now.pulls(), heavy)
+        self._not_together -= 1
+        joined = join(step, events, met, self._limits(), now.pulls(), heavy, self._not_together < 0)
+        if joined.kicks is not None:
+            self._failures = 0
+        elif self._not_together < 0:
+            self._failures += 1
+            self._not_together = min(2 ** max(0, self._failures - 2), _MOST_SKIPPED) - 1
+        return joined
 
     def _look_around(self) -> None:
         """Merge what has become parallel, and let go what has come apart."""
