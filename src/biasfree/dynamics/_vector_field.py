@@ -71,7 +71,7 @@ class ByNumpy:
     def __init__(self, layers: Layers, problem: Problem, kind: Kind) -> None:
         """Nothing to prepare."""
         self._layers, self._problem, self._kind = layers, problem, kind
-        self._signals: list[np.ndarray] = []  # what the layers put out where the last velocity was taken
+        self._signals: list[Any] = []  # what the layers put out where the last velocity was taken
 
     def velocity(self, flat: Flat) -> Flat:
         """Of all weights."""
