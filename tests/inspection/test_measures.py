@@ -113,13 +113,13 @@ def test_the_linear_share_is_that_of_samples_left_out() -> None:
 
 def test_few_images_are_judged_by_the_others_local_maps() -> None:
     """A network with a linear map inside: the local maps are that map, and predict held-out images exactly."""
-    graph, points = points_of("denoiser", 5)
+    graph, points = points_of("denoiser")
     found = inspect(FOLDER / "denoiser.onnx", points.values[0]).share
-    assert "mean of 5 local maps" in found.method
+    assert "mean of 6 local maps" in found.method
     function = GraphFunction(graph)
-    maps = [function.jacobian(points[[i]]) for i in range(5)]
+    maps = [function.jacobian(points[[i]]) for i in range(6)]
     f = function(points)
-    rest = [f[i] - np.mean([maps[j] for j in range(5) if j != i], axis=0) @ points.x[i] for i in range(5)]
+    rest = [f[i] - np.mean([maps[j] for j in range(6) if j != i], axis=0) @ points.x[i] for i in range(6)]
     assert found.share == pytest.approx(1 - np.square(rest).sum() / np.square(f).sum(), rel=1e-9)
 
 
