@@ -490,9 +490,8 @@ def test_progress_and_a_coarser_run_are_offered(watch):
     watch.drawn()
 
 
-def test_the_server_may_go_and_come_back(chromium, served):
+def test_the_server_may_go_and_come_back(watch, served):
     """The last test: it ends the server of all others."""
-    watch = Watch(chromium, served.address)
     page = watch.open(QUICK)
     served.process.kill()
     served.process.wait()
@@ -504,7 +503,7 @@ def test_the_server_may_go_and_come_back(chromium, served):
         assert page.is_hidden("#banner")
         newest = View.of(page.evaluate("window.explorer.then((page) => page.newest)"))
         assert watch.losses() == computed(newest).losses.tolist()
+        page.goto("about:blank")  # what it still asks for is not waited for
         # While there is no server, Chromium says so on the console.
-        assert all("net::ERR_" in each for each in watch.wrong), watch.wrong
+        assert all("net::ERR_" in each or each == "asked about:blank" for each in watch.wrong), watch.wrong
         watch.wrong.clear()
-        watch.close()
