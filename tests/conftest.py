@@ -18,11 +18,12 @@ settings.load_profile("biasfree")
 
 # The files that take longest come first: begun last, one of them would keep one process busy while the other waits.
 _LONGEST = (
-    "test_wide_problems.py", "test_more_wide_problems.py", "test_browser.py", "test_flow.py",
-    "test_exact_reference.py", "test_sweep.py",
-    "test_never_silently_wrong.py", "test_measures.py", "test_diagnose.py", "test_server.py",
-    "test_answers_to_act_on.py", "test_symmetric_dynamics.py", "test_deep_studies.py", "test_view.py",
-    "test_two_layer_studies.py", "test_broken_data.py", "test_late_phase.py",
+    "test_wide_problems.py", "test_browser.py", "test_never_silently_wrong.py", "test_more_wide_problems.py",
+    "test_exact.py", "test_exact_reference.py", "test_server.py", "test_colouring.py", "test_flow.py",
+    "test_measures.py", "test_several_outputs.py", "test_diagnose.py", "test_exact_outputs.py",
+    "test_inspect_linear.py", "test_plateau_studies.py", "test_departure.py", "test_broken_data.py",
+    "test_answers_to_act_on.py", "test_sweep.py", "test_view.py", "test_deep.py", "test_equivalence.py",
+    "test_cluster.py", "test_symmetric_dynamics.py",
 )  # fmt: skip
 
 

@@ -491,7 +491,7 @@ class TestEarlyJump:
 
     def test_generic_data_against_a_tight_run(self) -> None:
         """The closed form neglects a fifth of rtol: it is not seen beside the steps' own errors."""
-        start = Network.init([4, 60, 1], 0.0, 1e-30, 0)
+        start = Network.init([4, 20, 1], 0.0, 1e-30, 0)
         rate = float(theory.early_flow(start, self.data).rate.max())
         until = math.log(1e30) / rate + 4
         run = bf.gradient_flow(start, self.data, until=until, save=10, method="bosh3", rtol=1e-6)

@@ -4,6 +4,7 @@ No truth here comes from the engine. They come from plain descent at small rates
 event-driven reference (tests/exact_reference.py), or from a formula; each says which.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -112,23 +113,26 @@ class TestMissedCrossings:
     times = (95.0, 120.0, 150.0, 200.0, 250.0, 300.0)
     truth = (0.28559612, 0.27788135, 0.26941122, 0.26298604, 0.25671287, 0.24133797)  # the reference at rtol 1e-11
 
+    @staticmethod
+    @functools.cache
+    def run(rtol: float) -> bf.Trajectory:
+        return flow(*pieces(generic_problem(135)), until=300, save=TestMissedCrossings.times, rtol=rtol)
+
     @pytest.mark.parametrize("rtol", [1e-6, 1e-7, 1e-8, 1e-9, 1e-10])
     def test_losses_are_those_of_the_reference(self, rtol: float) -> None:
         """Three dips: line 44 is crossed at 92.3578, 92.3689 and 92.3757 by neurons 13, 11 and 19."""
-        run = flow(*pieces(generic_problem(135)), until=300, save=self.times, rtol=rtol)
+        run = self.run(rtol)
         found = run.losses[-len(self.times) :]
         assert np.abs(found - self.truth)[:2].max() < max(10 * rtol, 2e-8)
         assert np.abs(found - self.truth).max() < max(100 * rtol, 1e-6)
 
     def test_saving_more_times_changes_nothing(self) -> None:
-        start, data = pieces(generic_problem(135))
-        runs = [flow(start, data, until=300, save=count, rtol=1e-9) for count in (3, 30, 300)]
-        for run in runs[1:]:
-            assert run.losses[-1] == pytest.approx(runs[0].losses[-1], rel=1e-8)
-            assert len(run.events) == len(runs[0].events)
+        few, many = self.run(1e-9), flow(*pieces(generic_problem(135)), until=300, save=300, rtol=1e-9)
+        assert many.losses[-1] == pytest.approx(few.losses[-1], rel=1e-8)
+        assert len(many.events) == len(few.events)
 
     def test_crossings_are_met_where_they_are(self) -> None:
-        run = flow(*pieces(generic_problem(135)), until=93, save=3, rtol=1e-9)
+        run = self.run(1e-9)
         for time, neuron in ((92.3578421, 13), (92.3688939, 11), (92.3756509, 19)):  # the reference
             mine = run.events.times[(run.events.neurons == neuron) & (run.events.lines == 44)]
             assert np.abs(mine - time).min() < 1e-5

@@ -2,17 +2,21 @@
 
 import dataclasses
 import json
-import subprocess
+import os
+import signal
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import biasfree as bf
+from biasfree import cli
 from biasfree.cli import app
 from biasfree.diagnosis import _course, _forecast, _reduction, diagnose
 from biasfree.diagnosis._treatment import treat
+from biasfree.report import _answer_progress
 
 RNG = np.random.default_rng(0)
 RANDOM = bf.Dataset(RNG.normal(size=(20, 3)), RNG.normal(size=20), "random")
@@ -216,31 +220,30 @@ def test_interrupted_simulations_keep_what_was_found() -> None:
     assert "interrupted: 3 of 3 starts were predicted and 1 of 3 starts checked" in str(found)
 
 
-def test_ctrl_c_on_the_command_line(monkeypatch, tmp_path) -> None:
+def test_ctrl_c_on_the_command_line(monkeypatch, capsys, tmp_path) -> None:
     """A real signal while the second start is simulated: the answer is printed and written, with exit code 130."""
     out = tmp_path / "o.json"
-    code = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
-from biasfree import cli
-from biasfree.report import _answer_progress
-from contextlib import contextmanager
-@contextmanager
-def stub(quiet=False):
-    def tell(what, share):
-        if what.startswith("simulating start 2"):
-            os.kill(os.getpid(), signal.SIGINT)
-    yield tell
-_answer_progress.answer_progress = stub
-cli.main()
-"""
-    words = ["diagnose", "xor", "--width", "20", "--json", str(out)]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 130, done.stderr
-    assert "several linear networks" in done.stdout
-    assert "Traceback" not in done.stderr
+
+    @contextmanager
+    def progress(quiet=False):
+        def tell(what, share):
+            if what.startswith("simulating start 2"):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        yield tell
+
+    monkeypatch.setattr(_answer_progress, "answer_progress", progress)
+    monkeypatch.setattr(sys, "argv", ["biasfree", "diagnose", "xor", "--width", "20", "--json", str(out)])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs are started with it ignored
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    printed = capsys.readouterr()
+    assert ended.value.code == 130, printed.err
+    assert "several linear networks" in printed.out
+    assert "Traceback" not in printed.err
     assert len(json.loads(out.read_text(encoding="utf-8"))["check"]) == 1
 
 

@@ -26,9 +26,17 @@ ENDLESS = {"data": "depth-separation", "pairs": 500, "depth": 3, "width": 150, "
 
 
 @pytest.fixture(scope="module")
-def served():
-    with server(workers=2, seconds=30) as found:
+def served(tmp_path_factory):
+    """The command itself, with a file; the last test but slow ones ends it."""
+    path = tmp_path_factory.mktemp("served") / "mine.csv"
+    path.write_text("a,b,price\n1,2,3\n-1,-2,-3\n2,0,1\n")
+    words = ["explore", str(path), "--target", "price", "--no-browser", "--port", "0"]
+    found = started([sys.executable, "-c", "from biasfree.cli import main; main()", *words])
+    try:
         yield found.wait_until_ready()
+    finally:
+        found.process.kill()
+        found.process.communicate()
 
 
 class TestAnswers:
@@ -72,7 +80,7 @@ class TestAnswers:
         assert np.array_equal(table["time"], run.times)
 
     def test_one_file_that_asks_nobody(self, served):
-        page = served.ask("POST", "/api/html", {"page": "tests", "view": {"data": "xor", **SMALL}, "shown": {}})
+        page = served.ask("POST", "/api/html", {"page": "tests", "view": {"data": "six-points", **SMALL}, "shown": {}})
         text = page.body.decode()
         assert page.status == 200
         assert 'src="' not in text.split('id="stored"')[0].split("</script>")[-1]
@@ -142,7 +150,6 @@ class TestRefusals:
             (b'{"page": "a", "view": []}', "must be a JSON object"),
             (b'{"page": "a", "view": {"width": -1}}', "width must be"),
             (b'{"page": "a", "view": {"width": 1e999}}', "width must be"),
-            (b'{"page": "a", "view": {"data": "file"}}', "without a data file"),
         ],
     )
     def test_bad_bodies(self, served, body, said):
@@ -196,9 +203,11 @@ class TestRunaways:
         wait_for(lambda: served.alive()["runs"]["running"] == 0, 10, "the older run has ended")
         served.wait_until_ready()
 
-    def test_a_run_has_its_time(self):
+    def test_a_run_has_its_time_and_a_server_its_file_or_none(self):
         with server(workers=1, seconds=1.0) as hurried:
-            hurried.wait_until_ready()
+            refused = hurried.do("run", {"data": "file"})
+            assert refused.status == 422
+            assert "without a data file" in refused.error
             answer = hurried.do("run", {**ENDLESS, "data": "six-points", "depth": 2, "method": "descent", "rate": 1e-6,
                                         "until": 9.0, "width": 1000})  # fmt: skip
             head, arrays = unpacked(answer.body)
@@ -223,26 +232,6 @@ class TestRunaways:
 
 
 class TestCommand:
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-c", "from biasfree.cli import main; main()", "explore", "--no-browser", *arguments]
-
-    def test_control_c_ends_it_cleanly(self, tmp_path):
-        path = tmp_path / "mine.csv"
-        path.write_text("a,b,price\n1,2,3\n-1,-2,-3\n2,0,1\n")
-        served = started(self.command(str(path), "--target", "price", "--port", "0"))
-        try:
-            choices = json.loads(served.ask("GET", "/api/choices").body)
-            assert choices["file"] == {"name": "mine.csv"}
-            served.wait_until_ready()
-            head, _ = unpacked(served.do("run", {"data": "file", **SMALL}).body)
-            assert head["data"]["description"] == "mine: 3 samples, 2 dimensions"
-            assert "load('" in head["code"]
-            assert served.stop() == 0
-        finally:
-            served.process.kill()
-        assert served.process.stdout is not None
-        assert served.process.stdout.read() == ""
-
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
@@ -367,10 +356,22 @@ def _moved(served: Served, clients: int, seconds: float) -> list[int]:
 
 
 def test_some_clients_that_move_sliders(served):
-    statuses = _moved(served, clients=12, seconds=3)
+    statuses = _moved(served, clients=12, seconds=2)
     assert set(statuses) <= {200, 409, 429}
     assert statuses.count(200) >= 5
     wait_for(lambda: served.alive()["runs"]["waiting"] == 0, 20, "nothing waits any more")
+
+
+def test_control_c_ends_it_cleanly(served):
+    """The last of those that share a server."""
+    choices = json.loads(served.ask("GET", "/api/choices").body)
+    assert choices["file"] == {"name": "mine.csv"}
+    head, _ = unpacked(served.do("run", {"data": "file", **SMALL}).body)
+    assert head["data"]["description"] == "mine: 3 samples, 2 dimensions"
+    assert "load('" in head["code"]
+    assert served.stop() == 0
+    assert served.process.stdout is not None
+    assert served.process.stdout.read() == ""
 
 
 @pytest.mark.slow

@@ -1,9 +1,11 @@
 """A real cluster on loopback: a scheduler and two workers in processes of their own, and one of them killed."""
 
+import importlib
 import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -25,20 +27,25 @@ PREDICTED = ["best_possible_loss", "predicted_weight_error", "theory.symmetry.ev
 def cluster(tmp_path):
     """Address, scheduler and workers."""
     told = tmp_path / "scheduler.json"
-    words = ["-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    options = {"stdout": -3, "stderr": -3, "cwd": tmp_path}
-    processes = [own_runs.started(*words, "--scheduler-file", str(told), **options)]
+    words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(told)]
+    processes = [own_runs.apart(dask, "scheduler", words, tmp_path)]
     end = time.monotonic() + 60
     while not told.exists() or not told.read_text().strip():
         assert time.monotonic() < end, "the scheduler did not start"
         time.sleep(0.05)
     address = json.loads(told.read_text())["address"]
-    worker = ["-m", "dask", "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"]
-    processes += [own_runs.started(*worker, **options) for _ in range(2)]
+    words = [address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"]
+    processes += [own_runs.apart(dask, "worker", words, tmp_path) for _ in range(2)]
     yield address, processes
     for process in processes:
         process.kill()
-        process.wait()
+        process.join()
+
+
+def dask(command: str, words: list[str], folder: Path) -> None:
+    """``dask scheduler`` or ``dask worker``, in a folder."""
+    os.chdir(folder)
+    importlib.import_module(f"distributed.cli.dask_{command}").main(words)
 
 
 def killed_in_the_middle(cluster, keep, folder) -> None:
@@ -53,7 +60,8 @@ def killed_in_the_middle(cluster, keep, folder) -> None:
 
     found = bf.sweep(FLOWS, FLOW_AXES, keep=keep, seeds=8, scheduler=address, folder=folder, progress=kill)
     assert 0 < seen[0] < 64
-    assert processes[1].wait(10) == -signal.SIGKILL
+    processes[1].join(10)
+    assert processes[1].exitcode == -signal.SIGKILL
     assert found.summary()["failed"] == 0
     same(found.dataset, alone.dataset)
 
@@ -62,11 +70,12 @@ def test_a_worker_and_then_the_scheduler_are_killed(cluster, tmp_path, monkeypat
     monkeypatch.setattr(_engine, "_NO_ANSWER", 3.0)
     killed_in_the_middle(cluster, PREDICTED, tmp_path / "runs")
     address, processes = cluster
+    monkeypatch.setattr(_engine, "_NO_ANSWER", 1.5)  # for so long the client looks for a scheduler that is gone
 
     def kill_scheduler(progress) -> None:
-        if progress.computed >= 20 and processes[0].poll() is None:
+        if progress.computed >= 20 and processes[0].is_alive():
             processes[0].kill()
-            processes[0].wait()
+            processes[0].join()
 
     # A user's function travels to workers that do not have its file.
     kept = tmp_path / "more"

@@ -32,12 +32,15 @@ def killed(tmp_path, undisturbed, times: int, workers: int | None = None) -> Non
     rng = random.Random(0)
     for _ in range(times):
         before = len(list(folder.glob("batch-*.npz")))
-        process = own_runs.program(folder, out, workers)
+        process = own_runs.apart(own_runs.sweep, folder, out, workers)
         own_runs.wait_for_batches(folder, before + 1, process)
         time.sleep(rng.uniform(0, 0.2))
         process.kill()
-        process.wait()
-    assert own_runs.program(folder, out, workers).wait(180) == 0
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    process = own_runs.apart(own_runs.sweep, folder, out, workers, pause=0.0)
+    process.join(180)
+    assert process.exitcode == 0
     found = sweeps.load(out)
     assert found.dataset.attrs["reused"] > 0
     same(found.dataset, undisturbed)
@@ -59,12 +62,14 @@ def test_kill_9_of_a_command_with_workers(tmp_path, undisturbed) -> None:
 
 def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(tmp_path, undisturbed) -> None:
     folder, out = tmp_path / "runs", tmp_path / "found.nc"
-    process = own_runs.program(folder, out, stderr=-3)
+    process = own_runs.apart(own_runs.sweep, folder, out)
     own_runs.wait_for_batches(folder, 2, process)
     with pytest.raises(ValueError, match="another sweep is at work"):
         bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS, folder=folder)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) != 0
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode
     assert not out.exists()
     found = bf.sweep(own_runs.wave, own_runs.AXES, seeds=own_runs.SEEDS, folder=folder)
     assert 0 < found.tally.reused < own_runs.RUNS
