@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 _ABOUT = ("state", "message", "level")
 _MOST_FACETS = 6
-_WIDTH, _HEIGHT, _LONG = 3.4, 3.0, 20
+_WIDTH, _HEIGHT = 3.4, 3.0  # of a panel, in inches
 _LETTERS = 15  # of a title, per inch
+_ROW, _HANDLE = 72, 7  # letters of a legend that a panel has room for, and what a line before an entry takes
 
 
 def plot_sweep(
@@ -103,9 +104,15 @@ def _panel(
         lines = _lines(part, name, plan, settings)
         panels.heat_map(axes, panels.middle(ordered), run, lines, scale)
     handles, labels = axes.get_legend_handles_labels()
-    if handles:  # below the panel, where it hides nothing; across it if the entries are long
-        columns = 1 if max(map(len, labels)) > _LONG and len(labels) < 3 else 3
+    if handles:  # below the panel, where it hides nothing
+        columns = next((count for count in (3, 2) if _letters(labels, count) <= _ROW), 1)
         axes.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=columns, frameon=False)
+
+
+def _letters(labels: list[str], columns: int) -> int:
+    """The width of a legend in so many columns, in letters."""
+    lengths = np.array_split([len(label) + _HANDLE for label in labels], columns)
+    return sum(int(each.max(initial=0)) for each in lengths)
 
 
 def _lines(part: "xr.Dataset", name: str, plan: Any, settings: Mapping[str, Any]) -> list[panels.Line]:

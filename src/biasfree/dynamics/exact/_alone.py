@@ -75,6 +75,8 @@ class Joined(NamedTuple):
         part = ((x - self.begin) / (self.end - self.begin)) ** 2
         z += part * self.added
         ways = self.ways.before(x)
+        if not ways.rows.size:
+            return part * self.energy
         arcs = ways.arcs_at(np.array([x]))[0]
         own, gained = (each[0] for each in ways.at(np.array([x]), arcs[None]))
         z[ways.rows] = own + _on_lines(part * self.added[ways.rows], ways.basis[arcs])
@@ -90,11 +92,8 @@ def _spent(step: Step, given: np.ndarray, ways: Ways, end: float) -> Float[np.nd
     weights = basis(ways.begins[:, None] + lasted[:, None] * _GAUSS)
     both, half = on_curve(weights, given), step.data.outputs
     z = np.einsum("wgb,bwc->wgc", weights, step.curve[:, rows])
-    held = (
-        step.pattern.basis[rows] * (np.arange(step.pattern.basis.shape[1]) < step.pattern.span[rows, None])[:, :, None]
-    )
-    side = step.pattern.side[rows]
-    speed = _speeds(z, both[..., :half, :], both[..., half:, :], side[:, None], held[:, None], step.data)
+    side, held = step.pattern.side[rows, None], _held(step.pattern, rows)[:, None]
+    speed = _speeds(z, both[..., :half, :], both[..., half:, :], side, held, step.data)
     return step.length * lasted * (np.sum((speed - step.data.decay * z) ** 2, axis=-1) @ _GAUSS_WEIGHTS)
 
 

@@ -97,13 +97,17 @@ class Ways(NamedTuple):
         self, x: Float[np.ndarray, "n"], arcs: Int[np.ndarray, "n ways"]
     ) -> tuple[Float[np.ndarray, "n ways columns"], Float[np.ndarray, "n ways"]]:
         """Active rows, and energies since their first events, at several x."""
-        weights = basis((x[:, None] - self.begin[arcs]) / (self.reach[arcs] - self.begin[arcs]))
+        weights = basis(self._part(x[:, None], arcs))
         return np.einsum("nwb,nwbc->nwc", weights, self.curves[arcs]), np.sum(weights * self.energies[arcs], axis=-1)
 
     def passive_at(self, x: float, arc: int) -> tuple[Int[np.ndarray, "own"], Float[np.ndarray, "own columns"]]:
         """Numbers and values of the passive rows on an arc; most have none."""
         rows, curve = self.passive[arc]
-        return rows, on_curve(basis(float((x - self.begin[arc]) / (self.reach[arc] - self.begin[arc]))), curve)
+        return rows, on_curve(basis(self._part(np.array(x), np.array(arc))), curve)
+
+    def _part(self, x: np.ndarray, arcs: np.ndarray) -> np.ndarray:
+        """How much of an arc's curve is gone at x; arcs may be so short that rounding leaves nothing of them."""
+        return np.clip((x - self.begin[arcs]) / np.maximum(self.reach[arcs] - self.begin[arcs], 1e-300), 0.0, 1.0)
 
     def before(self, end: float) -> "Ways":
         """Those that begin before an x."""
