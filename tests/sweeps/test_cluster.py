@@ -1,11 +1,13 @@
 """A real cluster on loopback: a scheduler and two workers in processes of their own, and one of them killed."""
 
+import contextlib
 import importlib
 import json
 import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,6 +114,25 @@ def test_a_run_that_kills_its_worker_is_a_failed_cell() -> None:
     assert found.state.to_numpy().tolist() == [1, 1, 1, 2, 1, 1, 1, 1]
     assert "took its worker down" in str(found.message[3].item())
     assert [float(x) for x in found.deadly[4:]] == [float(i) ** 0.5 for i in range(4, 8)]
+
+
+def test_a_result_that_was_killed_with_its_worker_is_waited_for(monkeypatch) -> None:
+    """Between Dask's word that a batch is done and a look at it its worker may go; the scheduler has it done again."""
+
+    class Future:
+        status = "lost"
+
+        def result(self) -> str:
+            return "a batch"
+
+    future = Future()
+    monkeypatch.setattr("distributed.wait", lambda futures, **_: SimpleNamespace(done=set(futures)))
+    cluster = _engine.Cluster(SimpleNamespace(status="running", as_current=contextlib.nullcontext))
+    cluster._pending[future] = "its runs"
+    assert not list(cluster._ended())
+    future.status = "finished"
+    assert list(cluster._ended()) == [("its runs", "a batch")]
+    assert not cluster._pending
 
 
 def test_workers_of_another_version_are_refused(monkeypatch) -> None:

@@ -18,13 +18,18 @@ from biasfree.sweeps._worker import BATCH_SECONDS, Cells, Finished, OtherNumeric
 
 _MOST_IN_BATCH = 20_000
 _NO_ANSWER, _NO_WORKERS = 10.0, 60.0  # seconds to wait for a scheduler, and for a worker
-# A batch that took two workers down is halved. Dask looks at a worker's stack every 10 ms and wakes its loop every 20,
-# which costs time.
+# A batch that took two workers down is halved. Dask looks at a worker's stack every 10 ms, wakes its loop every 20, and
+# has it give memory back all the time, only to ask for it again: all that costs time.
+_KEEP_MEMORY = 2**27  # bytes that a worker keeps for its next arrays
 _LOCAL = {
     "distributed.scheduler.allowed-failures": 1,
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "500ms",
-}
+    "distributed.nanny.pre-spawn-environ": {
+        "MALLOC_TRIM_THRESHOLD_": _KEEP_MEMORY, "MALLOC_MMAP_THRESHOLD_": _KEEP_MEMORY // 4, "MALLOC_ARENA_MAX": 1,
+        "OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1,
+    },
+}  # fmt: skip
 _GROWTH = 4  # of the number of runs in a batch, from one to the next
 
 
@@ -152,6 +157,8 @@ class Cluster:
         if not self._alive():
             raise self._gone()
         for future in ended:
+            if future.status in ("lost", "pending"):
+                continue  # its worker was killed with the result; another computes it
             batch = self._pending.pop(future)
             if future.status == "finished":
                 yield batch, future.result()
