@@ -1,7 +1,7 @@
 """Six points: departure times and the share of draws that stay, over asymmetry, scale and width, beside the law.
 
 ``python -m tests.measure.departure_table`` prints the table of docs/plateaus.md; ``--figure docs/departure.png`` also
-draws the README's picture. Twenty draws at one width take some ten minutes on one core.
+draws the README's picture. Twenty draws at one width take some two minutes on one core.
 """
 
 import argparse
