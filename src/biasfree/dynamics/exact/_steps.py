@@ -7,7 +7,9 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Trial
-from biasfree.dynamics.exact._methods import basis
+from biasfree.dynamics.exact._methods import basis, on_curve
+
+_LARGE = 5_000  # numbers of a curve from which points are found one by one: copies of it would cost more
 
 
 @dataclass
@@ -69,7 +71,10 @@ class Steps:
         n = np.minimum(np.searchsorted(self.begins, times, side="right"), len(self.curves)) - 1
         x = (times - self.begins[n]) / self.lengths[n]
         weights = basis(x)
-        states = np.einsum("nb,nbrc->nrc", weights, self.curves[n])
+        if self.curves[0].size > _LARGE:
+            states = np.stack([on_curve(own, self.curves[k]) for own, k in zip(weights, n.tolist(), strict=True)])
+        else:
+            states = np.einsum("nb,nbrc->nrc", weights, self.curves[n])
         energies = np.sum(weights * self.energies[n], axis=1)
         if self.joined is not None:
             for k in np.flatnonzero(n == len(self.curves) - 1).tolist():
