@@ -110,11 +110,13 @@ class Cluster:
     ) -> Iterator[tuple[np.ndarray, Finished]]:
         """Finished runs as they come."""
         _sent_by_value(spec)
-        pace, queue = _Pace(), deque[np.ndarray]()
+        pace, queue, suspects, blamed = _Pace(), deque[np.ndarray](), deque[np.ndarray](), set[int]()
         begin = 0
         try:
-            while (queue or begin < len(runs) or self._pending) and not stopped():
+            while (queue or suspects or begin < len(runs) or self._pending) and not stopped():
                 threads = self._threads()
+                if not (queue or begin < len(runs) or self._pending):  # nobody else is left that could be to blame
+                    queue.append(suspects.popleft())
                 for _ in range(2 * threads + 1 - len(self._pending)):
                     if queue:
                         batch = queue.popleft()
@@ -135,6 +137,9 @@ class Cluster:
                     elif len(batch) > 1:  # one of them takes workers down: find out which
                         half = len(batch) // 2
                         queue.extend((batch[:half], batch[half:]))
+                    elif int(batch[0]) not in blamed:  # runs that only waited beside it are suspected too
+                        blamed.add(int(batch[0]))
+                        suspects.append(batch)
                     else:
                         yield batch, Finished(1, {0: outcome}, (0,), {}, 0.0)
         finally:
