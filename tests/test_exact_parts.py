@@ -16,7 +16,7 @@ from scipy.integrate import DOP853, solve_ivp
 import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics import _field
-from biasfree.dynamics.exact import _alone, _carried, _dop853, _events, _kernels, _pace, _rest, _sliding
+from biasfree.dynamics.exact import _alone, _carried, _dop853, _events, _follow, _kernels, _pace, _rest, _sliding
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
@@ -542,6 +542,7 @@ class TestConstantsInBothLanguages:
         },
         "happen.c": {"TOGETHER": _events, "VANISHED": _sliding, "SOON": _carried, "BEARS": _carried},
         "decide.c": {"BRIEF": _sliding},
+        "alone.c": {"STEPS": _follow, "MOST": _follow},
     }  # fmt: skip
 
     @pytest.mark.parametrize("file", sorted(SHARED))

@@ -203,3 +203,21 @@ class TestTheCollectorOfCycles:
         run = bf.gradient_flow(start, data, until=100.0)
         assert run.counts.accepted > 30
         assert gc.collect() < 200
+
+
+def test_ctrl_c_while_a_piece_is_saved_does_not_lose_its_end() -> None:
+    """What is due is noted before the networks are made; the end of a run is kept all the same."""
+    recorder, interrupted = Recorder(NETWORK.weights, None, 4.0), []
+
+    def several(times):
+        if not interrupted:
+            interrupted.append(times)
+            raise KeyboardInterrupt
+        return [Point(NETWORK.weights, 0.0) for _ in times]
+
+    piece = Piece(0.0, 2.0, lambda time: several([time])[0], "", ends=[1.0, 2.0], several=several)
+    with pytest.raises(KeyboardInterrupt):
+        recorder.take(piece)
+    assert interrupted[0][-1] == 2.0
+    recorder.close(piece, cut_short=True)
+    assert recorder.times.tolist() == [2.0]

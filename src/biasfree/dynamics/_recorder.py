@@ -114,6 +114,8 @@ class Recorder:
     def close(self, piece: Piece, cut_short: bool) -> None:
         """The end of a run is kept; of one with asked-for times only if it was cut short, or nothing else is there."""
         if not self.asked or cut_short or not self._saved:
+            # What was claimed may not have been saved: Ctrl-C.
+            self._latest = self._saved[-1].time if self._saved else -math.inf
             self._save(piece, self._claimed(piece.end, keep=True))
 
     def _claimed(self, time: float, *, keep: bool = False) -> list[_Due]:

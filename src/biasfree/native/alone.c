@@ -5,8 +5,10 @@
 
 #include "travel.h"
 
-enum { AT_ONCE = 8, MOST_ARCS = 40 };            /* steps of a row in one march, and parts of its way: one for each event */
 enum { NO_EVENT = -1 };
+
+#define STEPS 8 /* of a row in one march: the trial has room for so many */
+#define MOST 40 /* arcs of a row in a step: one for each event, or more */
 
 typedef struct {
     const double *curve;         /* of all rows along the step, (8, rows, columns) */
@@ -111,7 +113,7 @@ static Event next_event(Room *room, const Marched *marched, double slack) {
 
 /* The way of one row after its first event; whether all that it meets is plain. */
 static int follow_way(int64_t way, const Light *light, Data *data, const Pattern *all, const Limits *limits,
-                          const Method *method, const Form *form, Room *room, Arcs *arcs) {
+                      const Method *method, const Form *form, Room *room, Arcs *arcs) {
     const int64_t columns = data->dim + data->outputs, h = light->rows[way], first = arcs->count;
     double *start = room->desk->rows + START * columns, *z = room->record->scratch + 1, weights[NODES];
     double x = light->when[way], energy = 0.0, wanted = INFINITY;
@@ -125,13 +127,13 @@ static int follow_way(int64_t way, const Light *light, Data *data, const Pattern
     while (x < light->end) {
         const double left = (light->end - x) * light->length;
         data->given_at = x;
-        if (arcs->count - first > MOST_ARCS || arcs->count + AT_ONCE > arcs->room) return 0;
+        if (arcs->count - first > MOST || arcs->count + STEPS > arcs->room) return 0;
         happened[1] = NO_EVENT;
         if (pending && (happened[1] = decided(room, happened)) == NO_EVENT) return 0;
         if (happened[1] == STAYED) happened[1] = NO_EVENT;
         take_form(form, data, room->pattern);
         memcpy(z, start, sizeof(double) * (size_t)columns);
-        const Going going = {left, 1e-15 * left, INFINITY, smallest(wanted, left), 0.0, energy, -INFINITY, 0, AT_ONCE};
+        const Going going = {left, 1e-15 * left, INFINITY, smallest(wanted, left), 0.0, energy, -INFINITY, 0, STEPS};
         Marched marched;
         biasfree_march(z, &going, data, room->pattern, form, limits, method, room->apart, room->trial, room->desk,
                        room->sought, &marched);

@@ -14,7 +14,7 @@ from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls
 from biasfree.dynamics.exact._kernels import line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
-from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, nobody_slides
+from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, nobody_slides, with_more
 from biasfree.dynamics.exact._ways import Happening
 
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
@@ -329,7 +329,7 @@ class Carried:
         groups, leaders = self.groups.without(leaving, self.z)
         alone = np.arange(self.active, len(groups.groups))
         own = groups.rows[alone, : self.dim] @ self.data.transposed
-        self._take(groups, _with_sides(self.pattern, np.where(own < 0, -1.0, 1.0)), np.concatenate([leaders, alone]))
+        self._take(groups, with_more(self.pattern, np.where(own < 0, -1.0, 1.0)), np.concatenate([leaders, alone]))
 
     def regroup(self, fewer_than: int | None = None) -> None:
         """Group afresh, since some group has come apart, or if that makes fewer groups."""
@@ -387,16 +387,6 @@ def _marks(count: int) -> Float[np.ndarray, "2 count+1"]:
     """Whole numbers by which patterns are distinguished, so small that sums of them are exact in any order."""
     largest = 2 ** min(40, 52 - (count + 1).bit_length())
     return np.random.default_rng(0).integers(1, largest, size=(2, count + 1)).astype(float)
-
-
-def _with_sides(pattern: Pattern, side: np.ndarray) -> Pattern:
-    """More rows, which do not slide."""
-    more = len(side)
-    return pattern._replace(
-        side=np.concatenate([pattern.side, side]),
-        basis=np.concatenate([pattern.basis, np.zeros((more, *pattern.basis.shape[1:]))]),
-        span=np.concatenate([pattern.span, np.zeros(more, dtype=np.int64)]),
-    )
 
 
 def _units(rows: np.ndarray) -> np.ndarray:

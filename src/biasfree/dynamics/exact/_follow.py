@@ -28,7 +28,6 @@ _STEPS = 8  # of a row alone, in one call
 _ROOM, _ROOM_EACH = 64, 4  # for arcs, in one call: for all, and for each row
 _APART = np.array([[0.0], [1.0]])  # spread and share of its passive rows: who is near is known from the step of all
 _NO_MATRIX = np.zeros((0, 0))
-_CROSSED, _SLIDES = 0, 1  # what a row does on a line, as C numbers it
 _SEVERAL = -2  # lines met at once
 _LIGHT = structure("Light", "p curve when rows lines d length end i count")
 _ARCS = structure("Arcs", "p way begin end reach curves energies side held line kind i room count")
@@ -140,7 +139,7 @@ def _ways_of(arcs: _Arcs, first: _First, data: Data) -> Ways:
     directions = data.directions[arcs.held[slid]]
     held = np.zeros((len(arcs.way), 1, data.directions.shape[1]))
     held[slid, 0] = directions
-    met = np.where((arcs.kind == _CROSSED) | (arcs.kind == _SLIDES), arcs.line, -1)
+    met = np.where((arcs.kind >= 0) & (KINDS[arcs.kind] != "leave"), arcs.line, -1)
     return Ways(
         first.rows, *arcs[:4], met, *arcs[4:7], held, (arcs.held >= 0).astype(np.int64),
         np.column_stack([slid, arcs.held[slid]]), directions, {}, events,

@@ -137,6 +137,16 @@ def flipped(pattern: Pattern, pairs: Iterable[tuple[int, int]]) -> Pattern:
     return pattern._replace(side=side)
 
 
+def with_more(pattern: Pattern, side: np.ndarray) -> Pattern:
+    """A pattern with more active rows, which have these sides and do not slide; passive rows are the caller's."""
+    more = len(side)
+    return pattern._replace(
+        side=np.concatenate([pattern.side, side]),
+        basis=np.concatenate([pattern.basis, np.zeros((more, *pattern.basis.shape[1:]))]),
+        span=np.concatenate([pattern.span, np.zeros(more, dtype=np.int64)]),
+    )
+
+
 def _put_on(w: Float[np.ndarray, "dim"], directions: Float[np.ndarray, "some dim"]) -> None:
     """Move w exactly onto some lines."""
     basis = _orthonormal(directions)
