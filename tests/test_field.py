@@ -1,6 +1,7 @@
 """The hand-written gradient against automatic differentiation, and the bound on its variation."""
 
 import itertools
+from pathlib import Path
 
 import jax
 import jax.flatten_util
@@ -8,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from biasfree import Dataset, Network, datasets, gradient_flow
-from biasfree.dynamics import _field
+from biasfree import Dataset, Network, datasets, gradient_flow, native
+from biasfree.dynamics import _field, _many_lines
 from biasfree.dynamics._runge_kutta import METHODS
-from biasfree.dynamics._vector_field import ByNumpy, InC, Layers
+from biasfree.dynamics._vector_field import ByLine, ByNumpy, InC, Layers
 from biasfree.networks import forward
 
 ARCHITECTURES = [
@@ -87,6 +88,61 @@ def test_loops_in_c_and_numpy_agree(architecture, loss, clock) -> None:
     levels = [field.log_loss() for field in fields]
     assert levels[0] == pytest.approx(levels[1], rel=1e-13)
     assert levels[0] == pytest.approx(float(_field.log_loss(layers.of(end), numbers, kind)), rel=1e-13)
+
+
+def inputs_of(kind, rng, samples, dim):
+    """Inputs of several kinds: on both sides of their lines, sparse, repeated, at the origin."""
+    inputs = rng.normal(size=(samples, dim))
+    if kind == "pairs":
+        return np.concatenate([inputs, -inputs])
+    if kind == "both sides":
+        return np.concatenate([inputs, -0.3 * inputs[: samples // 2], 2.0 * inputs[:5], np.zeros((2, dim))])
+    if kind == "sparse":
+        return inputs * (rng.random((samples, dim)) < rng.random(dim) ** 2)
+    return inputs
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "exponential", "cross-entropy"])
+@pytest.mark.parametrize("kind", ["one side", "pairs", "both sides", "sparse"])
+@pytest.mark.parametrize("slope", [0.0, 0.3])
+def test_by_line_and_numpy_agree(kind, loss, slope) -> None:
+    """Widths, dimensions and outputs that fill no tile, rows that are zero, a block of lines and several."""
+    rng = np.random.default_rng(1)
+    for samples, dim, width, outputs in ((5, 3, 1, 2), (130, 7, 43, 3), (260, 13, 300, 5)):
+        outputs = 1 if loss in ("logistic", "exponential") else outputs
+        inputs = inputs_of(kind, rng, samples, dim)
+        targets = rng.normal(size=(len(inputs), outputs))
+        targets = {"square": targets, "cross-entropy": np.exp(targets) / np.exp(targets).sum(1, keepdims=True)}.get(
+            loss, np.sign(targets)
+        )
+        weights = [rng.normal(size=(width, dim)) / dim, rng.normal(size=(outputs, width)) / np.sqrt(width)]
+        weights[0][: width // 10] = 0.0
+        network = Network(weights, slope)
+        numbers = _field.problem(network, Dataset(inputs, targets), loss, 0.1)
+        task = _field.Kind(loss, network.architecture)
+        layers, flat = Layers(network.weights), np.concatenate([np.ravel(w) for w in weights])
+        ours, theirs = (make(layers, numbers, task) for make in (ByLine, ByNumpy))
+        np.testing.assert_allclose(ours.velocity(flat), theirs.velocity(flat), rtol=1e-11, atol=1e-14)
+        assert ours.log_loss() == pytest.approx(theirs.log_loss(), rel=1e-12)
+
+
+def test_by_line_is_the_same_with_any_number_of_threads(monkeypatch) -> None:
+    rng = np.random.default_rng(2)
+    network = Network.init([9, 70, 2], 0.0, 1.0, 0)
+    numbers = _field.problem(network, Dataset(rng.normal(size=(700, 9)), rng.normal(size=(700, 2))), "square", 0.0)
+    flat = np.concatenate([np.ravel(w) for w in network.weights])
+    moving = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(_many_lines, "_processors", lambda threads=threads: threads)
+        field = ByLine(Layers(network.weights), numbers, _field.Kind("square", network.architecture))
+        moving.append(field.velocity(flat))
+    assert (moving[0] == moving[1]).all()
+    assert (moving[0] == moving[2]).all()
+
+
+def test_constants_of_by_line_are_those_of_c() -> None:
+    source = (Path(native.__file__).parent / "wide.c").read_text()
+    assert f"GROUP = {_many_lines._GROUP}, BLOCK = {_many_lines.BLOCK} " in source
 
 
 @pytest.mark.parametrize("architecture", [a for a in ARCHITECTURES if a[0][-1] == 1], ids=str)

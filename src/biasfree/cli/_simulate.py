@@ -37,7 +37,7 @@ def simulate(
     init_scale: Annotated[float, typer.Option(help="Norm of each layer at the start.")] = 1e-3,
     seed: Annotated[int, typer.Option(help="Seed of the weights, and of random built-in data.")] = 0,
     loss: Annotated[Loss, typer.Option(help="What is minimised.")] = Loss.square,
-    method: Annotated[str, typer.Option(help="auto, exact, bosh3, dopri5, tsit5 or dopri8.")] = "auto",
+    method: Annotated[str, typer.Option(help="auto, exact, bosh3, dopri5, tsit5, dopri8 or rkc.")] = "auto",
     rtol: Annotated[float, typer.Option(help="Relative tolerance of a step.")] = 1e-6,
     atol: Annotated[float | None, typer.Option(help="Absolute tolerance; far below the start by default.")] = None,
     clock: Annotated[Clock, typer.Option(help="loss: dW/ds = -grad L / L, for losses below 1e-300.")] = Clock.time,

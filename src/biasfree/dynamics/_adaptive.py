@@ -82,7 +82,7 @@ class Adaptive:
         accepted, time = state.accepted, state.time
         if self._early.over or accepted < self._early.next_look:
             return None
-        evaluations = _stepper.evaluations(self._method, accepted + state.rejected)
+        evaluations = self._stepper.evaluations
         weights, level = self._stepper.weights(state.flat), self._control.initial_log_loss
         leap = self._early.look(weights, time, accepted, evaluations, level)
         if leap is None:
@@ -149,7 +149,7 @@ class Adaptive:
             return Counts(0, 0)
         accepted, rejected, chattered = state.accepted, state.rejected, state.chattered
         return Counts(
-            evaluations=_stepper.evaluations(self._method, accepted + rejected) + 2 * self._watch.products,
+            evaluations=self._stepper.evaluations + 2 * self._watch.products,
             accepted=accepted,
             rejected=rejected,
             chattered=chattered,

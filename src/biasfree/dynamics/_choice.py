@@ -5,8 +5,9 @@ from biasfree.dynamics._plan import Plan
 from biasfree.lines import lines
 from biasfree.networks import Network
 
-METHODS = ("auto", "exact", "bosh3", "dopri5", "tsit5", "dopri8")  # the last four are _stepper.SOLVERS
+METHODS = ("auto", "exact", "bosh3", "dopri5", "tsit5", "dopri8", "rkc")
 _CROSSINGS = 10_000  # lines × neurons up to which the exact flow, which meets every crossing, was the faster one
+_LOOSE = 1e-4  # from this tolerance on it is stability that bounds steps: a fifth to a half of Bosh3's on digits
 
 
 def choose(method: str, plan: Plan) -> tuple[str, str]:
@@ -27,10 +28,16 @@ def choose(method: str, plan: Plan) -> tuple[str, str]:
     work = len(grouped) * network.widths[1]
     if work <= _CROSSINGS:
         return "exact", f"{len(grouped)} lines, {network.widths[1]} neurons"
-    # With several outputs neurons do not gather along one direction: they turn from mode to mode, through all lines.
-    if network.widths[-1] == 1 and grouped.pairs_up(plan.dataset.targets):
-        return "exact", "symmetric data"
+    if grouped.pairs_up(plan.dataset.targets):
+        if network.widths[-1] == 1:
+            return "exact", "symmetric data"
+        # With several outputs neurons do not gather along one direction: they turn from mode to mode, through all
+        # lines. But they share one pull, beside which the flow is smooth (``_one_step.AlongSharedPull``).
+        if plan.clock == "time":
+            return "tsit5", f"symmetric data, {network.widths[-1]} outputs"
     because = f"{len(grouped)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"
+    if plan.clock == "time" and plan.rtol >= _LOOSE:
+        return "rkc", because
     return adaptive(network, plan.clock), because
 
 

@@ -67,12 +67,13 @@ def gradient_flow(
             ±1, the last one classes or their probabilities (softmax over the outputs).
         until: flow time to reach (k descent steps at rate η are t = ηk); may be infinite with a ``stop``.
         method: ``"exact"`` for two-layer networks; adaptive steps by ``"bosh3"``, ``"dopri5"``,
-            ``"tsit5"`` or ``"dopri8"``. ``"auto"`` takes the exact flow where it is the better one: on symmetric data,
-            for linear networks, and while there are not too many lines and neurons for all their crossings to be met
-            one by one. Else it takes Tsit5 for linear networks, and Bosh3 for all others and on the loss clock, where
-            kinks make a low order cheaper; there, on generic data of hundreds of samples and neurons, steps chatter and
-            are no better than descent at a small rate. If the exact flow gets stuck, adaptive steps go on from where it
-            stands; if its result is not to be trusted, they begin again. ``settings["because"]`` says why.
+            ``"tsit5"`` or ``"dopri8"``, or by ``"rkc"``, whose steps stay stable however long they are. ``"auto"``
+            takes the exact flow where it is the better one: on symmetric data with one output, for linear networks, and
+            while there are not too many lines and neurons for all their crossings to be met one by one. Else it takes
+            Tsit5 for linear networks and for symmetric data with several outputs, RKC for two layers from rtol 1e-4 on,
+            and Bosh3 for all others and on the loss clock, where kinks make a low order cheaper; there, on generic data
+            of hundreds of samples and neurons, steps chatter and are no better than descent at a small rate. If the
+            exact flow gets stuck, adaptive steps go on from where it stands; if its result is not to be trusted, they begin again. ``settings["because"]`` says why.
         rtol: relative tolerance of a step, neuron by neuron.
         atol: absolute tolerance of adaptive steps; far below the initial weights by default. The exact flow does not
             use it: every neuron is judged by its own size.

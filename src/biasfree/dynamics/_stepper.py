@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from biasfree.dynamics._chebyshev import Chebyshev
 from biasfree.dynamics._error_norm import Sizes, error_ratio, sizes_of
 from biasfree.dynamics._field import Kind, Problem, Steepness, Weights, margin_power
-from biasfree.dynamics._runge_kutta import METHODS, energy_of
-from biasfree.dynamics._vector_field import Active, Layers, vector_field
+from biasfree.dynamics._one_step import Steps, shared_or_plain
+from biasfree.dynamics._vector_field import Active, Layers, VectorField, vector_field
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0  # of a step's change; the usual factors (Hairer, Nørsett, Wanner, II.4)
 _TRY_AGAIN = 0.1  # of a step whose end is not finite
@@ -30,6 +31,7 @@ _RISE, _FALL = 1.25, 0.95
 _MARGIN_FRACTION, _LARGEST_FRACTION = 0.02, 1.6
 _REFRESH = 8  # accepted steps between evaluations of the margins' gradient: it costs one and changes by a few percent
 _SHORTEST = 1e-300  # where the stiffness is infinite or no number: error control decides
+_AIM = 1.02  # times the way to a loss level by the slope there, so as not to end just short of it
 _ROUNDING = 1e-10  # a step so near, relatively, to another length is that length
 
 
@@ -64,6 +66,7 @@ class State(NamedTuple):
     smallest: float = math.inf  # smallest accepted step
     chattered: int = 0  # accepted steps in which an activation changed straight back
     chatter_step: float = math.inf  # smallest of these
+    log_loss: float = math.nan  # where a level is asked for
     level_reached: bool = False
     failed: bool = False  # no smaller step would change the time
     overflowed: bool = False  # the last attempt's end was not finite
@@ -91,14 +94,9 @@ class _Trial(NamedTuple):
         return self.finite and (self.ratio <= 1 or self.at_floor)
 
 
-def evaluations(method: str, attempts: int) -> int:
-    """How many velocities ``attempts`` steps cost."""
-    return attempts * len(METHODS[method].b) + 1
-
-
-def order(method: str) -> int:
-    """Order of the method."""
-    return METHODS[method].order
+def steps_by(method: str, field: VectorField) -> Steps:
+    """The steps of a method."""
+    return Chebyshev() if method == "rkc" else shared_or_plain(method, field)
 
 
 class Stepper:
@@ -106,9 +104,11 @@ class Stepper:
 
     def __init__(self, problem: Problem, kind: Kind, method: str, control: Control, weights: Weights) -> None:
         """The weights are those of the start; only their shapes matter."""
-        self._problem, self._kind, self._method, self._control = problem, kind, METHODS[method], control
+        self._problem, self._kind, self._control = problem, kind, control
         self._layers = Layers(weights)
         self._field = vector_field(self._layers, problem, kind)
+        self._steps = steps_by(method, self._field)
+        self.evaluations = 0  # velocities so far
         self._steepness = Steepness(problem, kind, control.initial_log_loss)
         self._sizes: tuple[Flat | None, Sizes] = None, Sizes(np.zeros(0), np.zeros(0))  # and where that was so
 
@@ -122,6 +122,7 @@ class Stepper:
         fraction = self._fraction(0.0)
         power = self._margin_power(flat) if self._kind.clock == "loss" else 0.0
         moving = self._field.velocity(flat)
+        self.evaluations += 1
         active = self._field.active()
         return State(
             time, self._smooth_step(flat, power, fraction), flat, moving, 0.0, math.inf, power,
@@ -145,20 +146,23 @@ class Stepper:
             power = self._margin_power(state.flat)
         smooth = self._smooth_step(state.flat, power, self._fraction(state.energy))
         floor = state.caution * smooth
-        rest = until - state.time
-        lands = state.step >= rest * (1 - _ROUNDING)
-        step, end = (rest, until) if lands else (state.step, state.time + state.step)
+        planned, rest = min(state.step, max(self._steps.longest, floor)), until - state.time
+        lands = planned >= rest * (1 - _ROUNDING)
+        step, end = (rest, until) if lands else (planned, state.time + planned)
+        aimed = max(self._to_level(state), floor)
+        if aimed < step:
+            step, end, lands = aimed, state.time + aimed, True
         # The length that float64 makes of it: times are sums.
-        length, method = end - state.time, self._method
-        stages, there = self._field.stages(state.flat, state.velocity, length, method)
-        relative, sizes = self._relative(state.energy), self._sizes_at(state.flat).weights
-        energy = energy_of(stages, method)
-        ratio = length * error_ratio(stages, method, state.flat, there, sizes, control.atol, relative)
+        length = end - state.time
+        taken = self._steps.take(self._field, state.flat, state.velocity, length)
+        self.evaluations += taken.evaluations
+        relative, sizes, energy = self._relative(state.energy), self._sizes_at(state.flat).weights, taken.energy
+        ratio = length * error_ratio(taken.parts, taken.rule, state.flat, taken.there, sizes, control.atol, relative)
         finite = math.isfinite(ratio) and math.isfinite(energy)
         # An error that large is no jump of a slope: a sample that had no part in the motion has come into it.
-        tame = ratio * relative <= control.rtol ** (1.0 / self._method.order) or control.smallest_step > 0
+        tame = ratio * relative <= control.rtol ** (1.0 / self._steps.order) or control.smallest_step > 0
         at_floor = finite and tame and ratio > 1 and step <= floor * (1 + _ROUNDING)
-        moved = there, stages[-1], length * energy
+        moved = taken.there, taken.velocity, length * energy
         return _Trial(step, end, lands, *moved, power, smooth, floor, ratio, finite, tame, at_floor)
 
     def _after(self, state: State, trial: _Trial) -> State:
@@ -171,6 +175,7 @@ class Stepper:
                 step=wanted, power=trial.power, rejected=state.rejected + 1, caution=caution,
                 failed=state.time + wanted <= state.time, overflowed=not trial.finite,
             )  # fmt: skip
+        log_loss = self._field.log_loss() if math.isfinite(self._control.stop_log_loss) else math.nan
         return state._replace(
             time=trial.end, step=wanted, flat=trial.there, velocity=trial.velocity,
             energy=state.energy + trial.energy, power=trial.power, accepted=state.accepted + 1,
@@ -178,12 +183,22 @@ class Stepper:
             smallest=state.smallest if trial.lands else min(state.smallest, trial.step),
             caution=caution, active=active, flipped=flipped, chattered=state.chattered + back,
             chatter_step=min(state.chatter_step, trial.step) if back else state.chatter_step,
-            level_reached=self._at_level(), failed=False, overflowed=False,
+            log_loss=log_loss, level_reached=log_loss <= self._control.stop_log_loss, failed=False, overflowed=False,
         )  # fmt: skip
 
-    def _at_level(self) -> bool:
-        level = self._control.stop_log_loss
-        return math.isfinite(level) and self._field.log_loss() <= level
+    def _to_level(self, state: State) -> float:
+        """How far the loss level is, and a little more, by ln L and its slope −‖Ẇ‖²/L; infinite where not known.
+
+        Where ln L falls ever more slowly, as at the end of a fit, such a step ends just short of the level or just
+        beyond it. Steps that are long would else end far beyond.
+        """
+        if not state.log_loss > self._control.stop_log_loss:  # nor where it is not a number
+            return math.inf
+        with np.errstate(all="ignore"):
+            slope = float(state.velocity @ state.velocity) * (
+                1.0 if self._kind.clock == "loss" else float(np.exp(-state.log_loss))
+            )
+        return _AIM * (state.log_loss - self._control.stop_log_loss) / slope if 0 < slope < math.inf else math.inf
 
     def _seen_crossings(self, state: State, trial: _Trial) -> tuple[Active, Active, bool]:
         """The activations, which of them changed, and whether any changed straight back; not after large steps."""
@@ -204,7 +219,7 @@ class Stepper:
     def _next_step(self, state: State, trial: _Trial) -> float:
         if not trial.finite:
             return _TRY_AGAIN * trial.step
-        factor = _SAFETY * trial.ratio ** (-1.0 / self._method.order) if trial.ratio > 0 else math.inf
+        factor = _SAFETY * trial.ratio ** (-1.0 / self._steps.order) if trial.ratio > 0 else math.inf
         # Near the smallest step it is jumps that limit it: grow carefully, and do not feel the way down again.
         near_floor = trial.step < _NEAR * trial.floor
         factor = min(max(factor, _SHRINK), _GROW_NEAR_FLOOR if near_floor else _GROW)
@@ -248,7 +263,7 @@ class Stepper:
     def _fraction(self, energy: float) -> float:
         """rtol^{1/p}; on the loss clock what moves margins by a stated part."""
         if self._kind.clock == "time":
-            return self._control.rtol ** (1.0 / self._method.order)
+            return self._control.rtol ** (1.0 / self._steps.order)
         return min(_MARGIN_FRACTION * self._log_inverse_loss(energy), _LARGEST_FRACTION)
 
     def _least_caution(self, fraction: float) -> float:

@@ -105,10 +105,10 @@ static inline double output(const double *work, const Data *data, int64_t k, int
 
 typedef struct {
     int64_t first;
-    double most, others;
+    double most, others, whole;
 } Rivals;
 
-/* Which output of a sample is the largest, its value, and ln Σe^f of all others. */
+/* Which output of a sample is the largest, its value, and ln Σe^f of all others and of all. */
 static Rivals rivals_of(const double *work, const Data *data, int64_t line, double t) {
     int64_t first = 0;
     double most = -INFINITY, second = -INFINITY, total = 0.0;
@@ -124,31 +124,26 @@ static Rivals rivals_of(const double *work, const Data *data, int64_t line, doub
     }
     for (int64_t k = 0; k < data->outputs; k++)
         if (k != first) total += exp(output(work, data, k, line, t) - second);
-    return (Rivals){first, most, second + log(total)};
+    const double others = second + log(total);
+    return (Rivals){first, most, others, largest(most, others) + log1p(exp(-fabs(most - others)))};
 }
 
-typedef struct { double right, wrong; } Odds;
-
-/* ln of the probability of one class, and of all others together; `leads`: its output is the largest. */
-static Odds log_odds(double f, int leads, const Rivals *rivals) {
-    const double apart = fabs(rivals->most - rivals->others);
-    const double whole = largest(rivals->most, rivals->others) + log1p(exp(-apart));
-    if (leads) return (Odds){f - whole, rivals->others - whole};
-    return (Odds){f - whole, log1p(-exp(f - whole))};
+/* ln of the probability that a class of output f has not; `leads`: its output is the largest. */
+static double log_wrong(double f, int leads, const Rivals *rivals) {
+    return leads ? rivals->others - rivals->whole : log1p(-exp(f - rivals->whole));
 }
 
 /* ln ℓ of one output of a sample, less what the number of samples makes of it. */
 static double log_part(double f, double y, int64_t k, const Data *data, const Rivals *rivals) {
     if (data->loss == EXPONENTIAL) return -y * f;
     if (data->loss == LOGISTIC) return log_softplus(-y * f);
-    const Odds odds = log_odds(f, k == rivals->first, rivals);
-    return log(y) + log_softplus(odds.wrong - odds.right);
+    return log(y) + log_softplus(log_wrong(f, k == rivals->first, rivals) - (f - rivals->whole));
 }
 
 /* ln L from what the lines put out; NaN stays NaN. */
 double log_loss(const double *work, const Data *data) {
     double total = data->offset, top = data->offset > 0.0 ? log(data->offset) : -INFINITY;
-    Rivals rivals = {0, 0.0, 0.0};
+    Rivals rivals = {0, 0.0, 0.0, 0.0};
     if (data->loss == SQUARE) {
         for (int64_t line = 0; line < data->lines; line++)
             for (int64_t i = data->begin[line]; i < data->begin[line + 1]; i++)
@@ -159,38 +154,57 @@ double log_loss(const double *work, const Data *data) {
                 }
         return total == 0.0 ? -INFINITY : log(total / data->samples);
     }
-    for (int summing = 0; summing < 2; summing++) { /* first the largest term, then the sum beside it */
-        if (summing) total = data->offset > 0.0 ? data->offset * exp(-top) : 0.0;
-        for (int64_t line = 0; line < data->lines; line++)
-            for (int64_t i = data->begin[line]; i < data->begin[line + 1]; i++) {
-                const double t = data->position[i];
-                if (data->loss == CROSS_ENTROPY) rivals = rivals_of(work, data, line, t);
-                for (int64_t k = 0; k < data->outputs; k++) {
-                    const double f = output(work, data, k, line, t), y = data->target[i * data->outputs + k];
-                    if (f != f) return NAN;
-                    if (data->loss == CROSS_ENTROPY && y == 0.0) continue;
-                    const double part = log_part(f, y, k, data, &rivals);
-                    if (summing)
-                        total += exp(part - top);
-                    else
-                        top = largest(top, part);
+    if (data->offset > 0.0) total = 1.0; /* the sum in units of its largest term, e^top */
+    for (int64_t line = 0; line < data->lines; line++)
+        for (int64_t i = data->begin[line]; i < data->begin[line + 1]; i++) {
+            const double t = data->position[i];
+            if (data->loss == CROSS_ENTROPY) rivals = rivals_of(work, data, line, t);
+            for (int64_t k = 0; k < data->outputs; k++) {
+                const double f = output(work, data, k, line, t), y = data->target[i * data->outputs + k];
+                if (f != f) return NAN;
+                if (data->loss == CROSS_ENTROPY && y == 0.0) continue;
+                const double part = log_part(f, y, k, data, &rivals);
+                if (part > top) {
+                    total = 1.0 + (top > -INFINITY ? total * exp(top - part) : 0.0);
+                    top = part;
+                } else if (part > -INFINITY) {
+                    total += exp(part - top);
                 }
             }
-    }
+        }
     return top + log(total / data->samples);
 }
 
 /* −∂ℓ/∂f of one output of a sample; on the loss clock divided by L, whose logarithm is `shift`. */
 static double residual_of(double f, double y, int64_t k, const Data *data, const Rivals *rivals, double shift) {
     if (data->loss == CROSS_ENTROPY) {
-        const Odds odds = log_odds(f, k == rivals->first, rivals);
-        double residual = y == 0.0 ? 0.0 : y * exp(odds.wrong - shift);
-        if (y != 1.0) residual -= (1.0 - y) * exp(odds.right - shift);
+        double residual = y == 0.0 ? 0.0 : y * exp(log_wrong(f, k == rivals->first, rivals) - shift);
+        if (y != 1.0) residual -= (1.0 - y) * exp(f - rivals->whole - shift);
         return residual;
     }
     double margin = y * f;
     if (data->loss == LOGISTIC) margin = largest(margin, 0.0) + log1p(exp(-fabs(margin))); /* ln σ(−m) = −softplus(m) */
     return y * exp(-margin - shift);
+}
+
+/* The same of all classes of a sample on the time clock, where probabilities may underflow: y − p, exact also for the
+   class whose probability is close to 1. */
+static void class_residuals(const double *work, const Data *data, int64_t line, double t, const double *y,
+                            double *residual) {
+    int64_t first = 0;
+    double others = 0.0;
+    for (int64_t k = 0; k < data->outputs; k++) {
+        residual[k] = output(work, data, k, line, t);
+        if (residual[k] > residual[first]) first = k;
+    }
+    const double most = residual[first];
+    for (int64_t k = 0; k < data->outputs; k++) {
+        residual[k] = exp(residual[k] - most);
+        if (k != first) others += residual[k];
+    }
+    const double each = 1.0 / (1.0 + others);
+    for (int64_t k = 0; k < data->outputs; k++) residual[k] = y[k] - each * residual[k];
+    residual[first] = each * (y[first] * others - (1.0 - y[first]));
 }
 
 static void square_pulls(double *work, const Data *data) {
@@ -211,19 +225,24 @@ static void square_pulls(double *work, const Data *data) {
 void pulls(double *work, const Data *data, double shift) {
     const int64_t lines = data->lines, outputs = data->outputs;
     double *sums = work + (2 * outputs + 1) * lines;
-    Rivals rivals = {0, 0.0, 0.0};
+    Rivals rivals = {0, 0.0, 0.0, 0.0};
     if (data->loss == SQUARE) {
         square_pulls(work, data);
         return;
     }
     memset(sums, 0, sizeof(double) * (size_t)(2 * outputs * lines));
+    const int at_once = data->loss == CROSS_ENTROPY && !data->by_loss && outputs <= MOST_OUTPUTS;
     for (int64_t line = 0; line < lines; line++)
         for (int64_t i = data->begin[line]; i < data->begin[line + 1]; i++) {
-            const double t = data->position[i];
-            if (data->loss == CROSS_ENTROPY) rivals = rivals_of(work, data, line, t);
+            const double t = data->position[i], *y = data->target + i * outputs;
+            double all[MOST_OUTPUTS];
+            if (at_once)
+                class_residuals(work, data, line, t, y, all);
+            else if (data->loss == CROSS_ENTROPY)
+                rivals = rivals_of(work, data, line, t);
             for (int64_t k = 0; k < outputs; k++) {
-                const double f = output(work, data, k, line, t), y = data->target[i * outputs + k];
-                const double residual = residual_of(f, y, k, data, &rivals, shift);
+                const double residual =
+                    at_once ? all[k] : residual_of(output(work, data, k, line, t), y[k], k, data, &rivals, shift);
                 sums[k * lines + line] += residual * t;
                 sums[(outputs + k) * lines + line] += residual * fabs(t);
             }
@@ -238,7 +257,7 @@ void pulls(double *work, const Data *data, double shift) {
 void bent_pull(const double *z, const Data *data, const double *side, int64_t active, int64_t line, double shift,
                double *work, double *q) {
     const int64_t lines = data->lines, outputs = data->outputs, dim = data->dim;
-    Rivals rivals = {0, 0.0, 0.0};
+    Rivals rivals = {0, 0.0, 0.0, 0.0};
     for (int64_t k = 0; k < outputs; k++) work[k * lines + line] = work[(outputs + k) * lines + line] = q[k] = 0.0;
     for (int64_t h = 0; h < active; h++) {
         const double *row = z + h * (dim + outputs);

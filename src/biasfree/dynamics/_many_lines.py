@@ -1,0 +1,217 @@
+"""The velocity of a two-layer network on many lines, in C (``native/wide.c``).
+
+Samples that share a line share wᵀd, and σ(h) = a h + b|h| with a = (1+α)/2, b = (1−α)/2: the first part is that of a
+linear network and costs little, the second is the same at x and −x. So the work is that of one product per line and
+neuron forward and one backward, half of what samples need where they come in opposite pairs. Where no line has samples
+on both sides, σ is taken as it is and the linear part falls away. A neuron that lies exactly on a line counts as behind
+it, one with w = 0 as behind all samples. Lines are taken in blocks whose numbers stay in the
+processor's cache; a few parts of all blocks may go to a thread each. How many parts there are does not depend on the
+machine.
+"""
+
+import ctypes
+import functools
+import itertools
+import math
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import byref
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from biasfree.datasets import Dataset
+from biasfree.dynamics._field import Kind, Problem
+from biasfree.dynamics.exact._data import Data, by_line
+from biasfree.dynamics.exact._kernels import engine
+from biasfree.lines import lines
+from biasfree.native import address, structure
+
+Flat = Float[np.ndarray, "size"]
+BLOCK, _GROUP = 96, 16  # lines of a block at most, and neurons that are taken together, as in C
+_CACHED = 24_000  # numbers wᵀd of a block: with all beside them they fit into half a megabyte
+_PARTS = 4  # of all blocks, whose sums are added at the end
+_WIDE = structure("Wide", "p blocks across kept d slope i odd width dim padded outputs outputs_padded")
+
+
+class ManyLines:
+    """Lays the lines out, and takes the velocity of both layers."""
+
+    def __init__(self, width: int, problem: Problem, kind: Kind) -> None:
+        """Of a network of so many hidden neurons, on the time clock."""
+        inputs, targets = np.asarray(problem.inputs), np.asarray(problem.targets)
+        grouped = lines(inputs)
+        self.paired = grouped.pairs_up(targets.T)  # symmetric data: at f = 0 all neurons are pulled alike
+        data = by_line(
+            grouped, Dataset(inputs, targets.T), float(problem.slope), kind.loss, kind.clock,
+            float(problem.weight_decay),
+        )  # fmt: skip
+        data, slope = _one_sided(data, float(problem.slope))
+        self._a, self._decay, self._directions = data.a, data.decay, data.directions
+        self._at_zero = (
+            float(problem.slope) / data.a if data.a > 0 else 0.0
+        )  # of the linear part, what a neuron w = 0 feels
+        self._width, self._dim, self._outputs = width, inputs.shape[1], data.outputs
+        self._padded, self._outputs_padded = _fours(self._dim), _fours(self._outputs)
+        self._blocks = list(_blocks(data, max(12, min(BLOCK, _CACHED // width // 12 * 12))))
+        self._c_blocks = (type(data.c) * len(self._blocks))(*(block.data.c for block in self._blocks))
+        self._c_across = np.array([address(block.across) for block in self._blocks], dtype=np.int64)
+        self._c_kept = np.array([address(block.kept, np.int64) for block in self._blocks], dtype=np.int64)
+        self._wide: Any = _WIDE(
+            ctypes.addressof(self._c_blocks), address(self._c_across, np.int64), address(self._c_kept, np.int64), slope,
+            self._a > 0, width, self._dim, self._padded, self._outputs, self._outputs_padded,
+        )  # fmt: skip
+        ends = np.linspace(0, len(self._blocks), min(_PARTS, len(self._blocks)) + 1).astype(int).tolist()
+        self._parts = list(itertools.pairwise(ends))
+        room = (width + 4 * self._outputs + 1 + self._outputs_padded) * BLOCK
+        self._room = np.empty((len(self._parts), room + (width + self._outputs + _GROUP) * self._padded))
+
+    def velocity(
+        self, first: Float[np.ndarray, "width dim"], second: Float[np.ndarray, "outputs width"]
+    ) -> tuple[Flat, Float[np.ndarray, "outputs dim"]]:
+        """Of all weights, in one row, and Σ p dᵀ, the linear part's pull."""
+        linear = self._a * (second @ first)
+        sizes = (self._outputs * self._padded, self._width * self._padded, self._width * self._outputs_padded)
+        sums = np.zeros((len(self._parts), sum(sizes)))
+        ends = np.cumsum(sizes) * sums.itemsize
+
+        def add(part: int) -> None:
+            begin = address(sums[part])
+            engine().biasfree_wide_velocity(
+                byref(self._wide), *self._parts[part], address(first), address(second), address(linear), begin,
+                begin + int(ends[0]), begin + int(ends[1]), address(self._room[part]),
+            )  # fmt: skip
+
+        _in_threads(add, len(self._parts))
+        whole, bent_first, bent_second = np.split(sums.sum(axis=0), np.cumsum(sizes)[:-1])
+        pull = whole.reshape(self._outputs, -1)[:, : self._dim]
+        moving = np.empty(self._width * (self._dim + self._outputs))
+        end = self._width * self._dim
+        alike = second.T @ pull
+        first_moving = alike + bent_first.reshape(self._width, -1)[:, : self._dim]
+        nothing = ~first.any(axis=1)
+        if self._a > 0 and nothing.any():  # σ'(0) = α on both sides of every line
+            first_moving[nothing] = self._at_zero * alike[nothing]
+        moving[:end] = first_moving.ravel()
+        moving[end:] = (pull @ first.T + bent_second.reshape(self._width, -1)[:, : self._outputs].T).ravel()
+        if self._decay:
+            moving[:end] -= self._decay * first.ravel()
+            moving[end:] -= self._decay * second.ravel()
+        return moving, pull
+
+    def log_loss(self, first: Float[np.ndarray, "width dim"], second: Float[np.ndarray, "outputs width"]) -> float:
+        """Ln L."""
+        linear, levels = self._a * (second @ first), np.empty(len(self._blocks))
+
+        def add(part: int) -> None:
+            engine().biasfree_wide_levels(
+                byref(self._wide), *self._parts[part], address(first), address(second), address(linear),
+                address(levels), address(self._room[part]),
+            )  # fmt: skip
+
+        _in_threads(add, len(self._parts))
+        top = float(levels.max())
+        return top + math.log(float(np.exp(levels - top).sum())) if math.isfinite(top) else top
+
+    def active(self, first: Float[np.ndarray, "width dim"]) -> Bool[np.ndarray, "width lines"]:
+        """Which neurons are on the positive side of which lines."""
+        return first @ self._directions.T > 0
+
+
+def _fours(count: int) -> int:
+    """The next multiple of four: that many numbers are taken at a time."""
+    return -(-count // 4) * 4
+
+
+def _one_sided(data: Data, slope: float) -> tuple[Data, float]:
+    """The data, and the slope behind a line: −1, or the network's where no line has samples on both sides.
+
+    Directions are then turned to their samples, which are all at t > 0: lin is not needed, and even is all there is.
+    """
+    counts = np.diff(data.begin)
+    turn = np.sign(data.position[data.begin[:-1]])
+    if (data.position * np.repeat(turn, counts) < 0).any():
+        return data, -1.0
+    powers, sums = np.repeat(data.powers[:1], 2, axis=0), np.repeat(data.sums[1:], 2, axis=0)
+    turned = data._replace(
+        transposed=np.ascontiguousarray(data.transposed * turn), position=np.abs(data.position), powers=powers,
+        sums=sums, a=0.0, b=1.0,
+    )  # fmt: skip
+    return turned, slope
+
+
+class _Block(NamedTuple):
+    """Lines that are taken together."""
+
+    data: Data  # of the dimensions that are kept
+    across: Float[np.ndarray, "lines padded"]  # their directions
+    kept: Int[np.ndarray, "kept"]  # dimensions in which they are not all zero
+
+
+def _blocks(data: Data, size: int) -> Iterator[_Block]:
+    """So many lines each, filled up to fours by lines without samples; samples at the origin are the first one's.
+
+    Lines with zeros in the same rare dimensions are neighbours, so that many of these are zero in a whole block.
+    """
+    there = data.transposed != 0
+    order = (
+        np.lexsort(there[np.argsort(-there.sum(axis=1), kind="stable")]) if len(there) else np.arange(there.shape[1])
+    )
+    for begin in range(0, max(len(order), 1), size):
+        chosen = order[begin : begin + size]
+        kept = np.flatnonzero(there[:, chosen].any(axis=1))
+        more = _fours(max(len(chosen), 1)) - len(chosen)
+        counts = np.diff(data.begin)[chosen]
+        samples = np.repeat(data.begin[chosen] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        transposed = _filled(data.transposed[np.ix_(kept, chosen)], more)
+        across = np.zeros((transposed.shape[1], _fours(len(kept))))
+        across[:, : len(kept)] = transposed.T
+        part = data._replace(
+            transposed=transposed,
+            begin=np.pad(np.concatenate([[0], np.cumsum(counts)]), (0, more), mode="edge").astype(np.int64),
+            position=np.ascontiguousarray(data.position[samples]),
+            target=np.ascontiguousarray(data.target[samples]),
+            powers=_filled(data.powers[:, chosen], more),
+            sums=_filled(data.sums[:, :, chosen], more),
+            given=np.zeros((0, 2 * data.outputs, transposed.shape[1])),
+            offset=data.offset if begin == 0 else 0.0,
+        )
+        yield _Block(part, across, kept.astype(np.int64))
+
+
+def _filled(array: np.ndarray, more: int) -> np.ndarray:
+    """With so many zeros at the end of each row."""
+    return np.ascontiguousarray(np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, more)]))
+
+
+def _in_threads(work: Any, parts: int) -> None:
+    """``work(part)`` for all parts, beside each other as far as there are processors for it."""
+    threads = min(_processors(), parts)
+    others = [_pool().submit(_all_of, work, range(n, parts, threads)) for n in range(1, threads)]
+    _all_of(work, range(0, parts, threads))
+    for other in others:
+        other.result()
+
+
+def _all_of(work: Any, parts: range) -> None:
+    for part in parts:
+        work(part)
+
+
+@functools.cache
+def _processors() -> int:
+    """How many there are for this process; a matrix library's threads, where limited, limit these too."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limits = [os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")]
+    return max(1, min([there, *(int(limit) for limit in limits if limit.isdigit())]))
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_PARTS - 1, thread_name_prefix="biasfree")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
