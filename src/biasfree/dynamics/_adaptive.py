@@ -47,6 +47,11 @@ class Adaptive:
             return self._standing(self._state, ended=_status.at_level_from_start())
         return self._leap(self._state) or self._rest(self._state) or self._steps(self._state, budget)
 
+    @property
+    def by_line(self) -> bool:
+        """Whether velocities go by line, beside which a matrix library has only small products to make."""
+        return self._stepper.by_line
+
     # The pieces
 
     def _steps(self, state: _stepper.State, budget: Budget) -> Piece:
@@ -67,7 +72,7 @@ class Adaptive:
         time, weights = state.time, self._stepper.weights(state.flat)
 
         def at(_: float) -> Point:
-            return Point(weights, state.energy)
+            return Point(weights, state.energy, self._stepper.log_loss_at(weights))
 
         return Piece(time if begin is None else begin, time, at, self._method, accepted, dense=False, ended=ended)
 
@@ -133,7 +138,7 @@ class Adaptive:
 
         def at(time: float) -> Point:
             point = way(duration if time >= end else time - begin)
-            return point._replace(energy=energy + point.energy)
+            return Point(point.weights, energy + point.energy, self._stepper.log_loss_at(point.weights))
 
         last = at(end)
         kept = {name: getattr(state, name) for name in _KEPT}

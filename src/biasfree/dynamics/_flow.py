@@ -4,6 +4,7 @@ The way of a call: a ``Plan`` (what is asked), a method for it (``_choice``), on
 (``_loop``), and a judge of what comes out (``_guard``).
 """
 
+import contextlib
 import dataclasses
 import math
 import time as clock_time
@@ -151,19 +152,20 @@ def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> A
 
 def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCallback | None) -> Outcome:
     """Run one method; a start that nothing moves needs none."""
+    if method != "exact" and stands_still(plan):
+        return _loop.run(Standing(plan), plan, recorder, progress)
+    from biasfree.dynamics.exact import Exact, one_thread
+
     integrator: Integrator
     if method == "exact":
-        from biasfree.dynamics.exact import Exact, one_thread
-
-        with one_thread():
-            return _loop.run(Exact(plan), plan, recorder, progress)
-    if stands_still(plan):
-        integrator = Standing(plan)
+        by_one, integrator = True, Exact(plan)
     else:
         from biasfree.dynamics._adaptive import Adaptive  # and SciPy's integrators
 
-        integrator = Adaptive(plan, method)
-    return _loop.run(integrator, plan, recorder, progress)
+        integrator = steps = Adaptive(plan, method)
+        by_one = steps.by_line
+    with one_thread() if by_one else contextlib.nullcontext():
+        return _loop.run(integrator, plan, recorder, progress)
 
 
 def _taken_up(plan: Plan, outcome: Outcome, method: str, progress: ProgressCallback | None) -> Outcome:

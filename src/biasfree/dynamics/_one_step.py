@@ -110,6 +110,12 @@ class AlongSharedPull:
         self._method = METHODS[name]
         self.order = self._method.order
         self._nodes = [*self._method.a.sum(axis=1), 1.0]
+        # The estimates of the error are summed up before they are moved to the step's end: one row for each.
+        estimates = [each for each in (self._method.error, self._method.second) if each is not None]
+        self._estimates, alone = np.array(estimates), np.eye(len(estimates))
+        self._rule = self._method._replace(
+            b=np.zeros(len(estimates) - 1), error=alone[0], second=alone[1] if len(estimates) > 1 else None
+        )
 
     def take(self, field: VectorField, here: Flat, first: Flat, length: float) -> Step:
         """See ``Steps``."""
@@ -124,8 +130,8 @@ class AlongSharedPull:
                 moving = field.velocity(there)
             stages[s] = shared.moved(moving - shared.velocity(there), -time)
             powers.append(float(moving @ moving))
-        parts = np.array([shared.moved(stage, length) for stage in stages])
-        return Step(there, moving, float(method.b @ powers[:-1]), parts, method, len(method.b))
+        parts = np.array([shared.moved(estimate, length) for estimate in self._estimates @ stages])
+        return Step(there, moving, float(method.b @ powers[:-1]), parts, self._rule, len(method.b))
 
 
 def shared_or_plain(name: str, field: VectorField) -> AlongSharedPull | RungeKutta:

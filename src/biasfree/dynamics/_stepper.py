@@ -19,7 +19,7 @@ from biasfree.dynamics._chebyshev import Chebyshev
 from biasfree.dynamics._error_norm import Sizes, error_ratio, sizes_of
 from biasfree.dynamics._field import Kind, Problem, Steepness, Weights, margin_power
 from biasfree.dynamics._one_step import Steps, shared_or_plain
-from biasfree.dynamics._vector_field import Active, Layers, VectorField, vector_field
+from biasfree.dynamics._vector_field import Active, ByLine, Layers, VectorField, vector_field
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0  # of a step's change; the usual factors (Hairer, Nørsett, Wanner, II.4)
 _TRY_AGAIN = 0.1  # of a step whose end is not finite
@@ -32,6 +32,7 @@ _MARGIN_FRACTION, _LARGEST_FRACTION = 0.02, 1.6
 _REFRESH = 8  # accepted steps between evaluations of the margins' gradient: it costs one and changes by a few percent
 _SHORTEST = 1e-300  # where the stiffness is infinite or no number: error control decides
 _AIM = 1.02  # times the way to a loss level by the slope there, so as not to end just short of it
+_STRETCH = 1.05  # of a step that lands: its error grows by less than what _SAFETY leaves
 _ROUNDING = 1e-10  # a step so near, relatively, to another length is that length
 
 
@@ -107,6 +108,7 @@ class Stepper:
         self._problem, self._kind, self._control = problem, kind, control
         self._layers = Layers(weights)
         self._field = vector_field(self._layers, problem, kind)
+        self.by_line = isinstance(self._field, ByLine)
         self._steps = steps_by(method, self._field)
         self.evaluations = 0  # velocities so far
         self._steepness = Steepness(problem, kind, control.initial_log_loss)
@@ -115,6 +117,10 @@ class Stepper:
     def weights(self, flat: Flat) -> Weights:
         """All layers."""
         return self._layers.of(flat)
+
+    def log_loss_at(self, weights: Weights) -> float:
+        """Ln L, or NaN where it is as well found later."""
+        return self._field.log_loss_at(weights)
 
     def start(self, weights: Weights, time: float) -> State:
         """The state at the beginning; the first step is one that is safe for a smooth field."""
@@ -147,7 +153,8 @@ class Stepper:
         smooth = self._smooth_step(state.flat, power, self._fraction(state.energy))
         floor = state.caution * smooth
         planned, rest = min(state.step, max(self._steps.longest, floor)), until - state.time
-        lands = planned >= rest * (1 - _ROUNDING)
+        # A little longer than planned rather than one more step; not where jumps limit steps.
+        lands = planned * (_STRETCH if planned > _NEAR * floor else 1.0) >= rest * (1 - _ROUNDING)
         step, end = (rest, until) if lands else (planned, state.time + planned)
         aimed = max(self._to_level(state), floor)
         if aimed < step:

@@ -59,6 +59,9 @@ class VectorField(Protocol):
     def log_loss(self) -> float:
         """Ln L there."""
 
+    def log_loss_at(self, weights: Weights) -> float:
+        """Ln L anywhere, where this is the quickest way to it; else NaN."""
+
     def shared_pull(self) -> Float[np.ndarray, "outputs dim"] | None:
         """A, where all neurons feel ẇ = Aᵀv, v̇ = Aw and little else; of the last velocity taken, which is as good."""
 
@@ -76,6 +79,10 @@ def vector_field(layers: Layers, problem: Problem, kind: Kind) -> VectorField:
 
 class _StageByStage:
     """Stages by one velocity after the other."""
+
+    def log_loss_at(self, weights: Weights) -> float:
+        """See ``VectorField``."""
+        return math.nan
 
     def shared_pull(self) -> Float[np.ndarray, "outputs dim"] | None:
         """See ``VectorField``."""
@@ -123,6 +130,10 @@ class ByLine(_StageByStage):
         """See ``VectorField``."""
         return self._lines.log_loss(*self._weights)
 
+    def log_loss_at(self, weights: Weights) -> float:
+        """See ``VectorField``."""
+        return self._lines.log_loss(*(np.ascontiguousarray(layer, dtype=float) for layer in weights))
+
 
 class ByNumpy(_StageByStage):
     """By matrix products."""
@@ -153,6 +164,10 @@ class ByNumpy(_StageByStage):
 
 class InC:
     """By loops in C."""
+
+    def log_loss_at(self, weights: Weights) -> float:
+        """See ``VectorField``."""
+        return math.nan
 
     def shared_pull(self) -> Float[np.ndarray, "outputs dim"] | None:
         """See ``VectorField``."""
