@@ -18,7 +18,7 @@ import biasfree as bf
 from bench._clock import say, timed
 from bench._figure3 import complete
 
-WIDTH, SCALE, LEVEL, RTOL, THREADS = 50, 0.1, 0.1, 1e-2, 2
+WIDTH, SCALE, LEVEL, RTOL, THREADS = 50, 0.1, 0.1, 2e-2, 2
 RATE, UNTIL, SYMMETRIC = 0.004, 40.0, {"pairs": 1000, "dim": 20, "width": 500, "scale": 1e-8}
 _FIRST_RATE, _MOST_STEPS = 2.0**-3, 20_000
 

@@ -90,6 +90,12 @@ class Chebyshev:
         """See ``Steps``."""
         return _PLAIN / self._rate if self._held and self._rate > 0 else math.inf
 
+    def first(self, field: VectorField, here: Flat, first: Flat, rtol: float) -> tuple[float, int]:
+        """See ``Steps``: rtol^{1/3}/ρ, with which a smooth field meets the tolerance."""
+        looked = self._look(field, here, first)
+        self._tried = None  # nothing has failed here
+        return (rtol ** (1.0 / self.order) / self._rate if self._rate > 0 else 0.0), looked
+
     def take(self, field: VectorField, here: Flat, first: Flat, length: float) -> Step:
         """See ``Steps``."""
         looked = self._look(field, here, first)

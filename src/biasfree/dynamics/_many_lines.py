@@ -33,7 +33,7 @@ Flat = Float[np.ndarray, "size"]
 BLOCK, _GROUP = 96, 16  # lines of a block at most, and neurons that are taken together, as in C
 _CACHED = 24_000  # numbers wᵀd of a block: with all beside them they fit into half a megabyte
 _PARTS = 4  # of all blocks, whose sums are added at the end
-_WIDE = structure("Wide", "p blocks across kept d slope i odd width dim padded outputs outputs_padded")
+_WIDE = structure("Wide", "p blocks across kept d slope i odd single width dim padded outputs outputs_padded")
 
 
 class ManyLines:
@@ -61,7 +61,8 @@ class ManyLines:
         self._c_kept = np.array([address(block.kept, np.int64) for block in self._blocks], dtype=np.int64)
         self._wide: Any = _WIDE(
             ctypes.addressof(self._c_blocks), address(self._c_across, np.int64), address(self._c_kept, np.int64), slope,
-            self._a > 0, width, self._dim, self._padded, self._outputs, self._outputs_padded,
+            self._a > 0, slope >= 0 and bool((np.diff(data.begin) == 1).all()), width, self._dim, self._padded,
+            self._outputs, self._outputs_padded,
         )  # fmt: skip
         ends = np.linspace(0, len(self._blocks), min(_PARTS, len(self._blocks)) + 1).astype(int).tolist()
         self._parts = list(itertools.pairwise(ends))
@@ -129,15 +130,17 @@ def _one_sided(data: Data, slope: float) -> tuple[Data, float]:
     """The data, and the slope behind a line: −1, or the network's where no line has samples on both sides.
 
     Directions are then turned to their samples, which are all at t > 0: lin is not needed, and even is all there is.
+    The direction of a sample that is alone on its line is the sample itself, at t = 1.
     """
     counts = np.diff(data.begin)
     turn = np.sign(data.position[data.begin[:-1]])
     if (data.position * np.repeat(turn, counts) < 0).any():
         return data, -1.0
-    powers, sums = np.repeat(data.powers[:1], 2, axis=0), np.repeat(data.sums[1:], 2, axis=0)
+    length = np.where(counts == 1, np.abs(data.position[data.begin[:-1]]), 1.0)
+    powers, sums = np.repeat(data.powers[:1] / length**2, 2, axis=0), np.repeat(data.sums[1:] / length, 2, axis=0)
     turned = data._replace(
-        transposed=np.ascontiguousarray(data.transposed * turn), position=np.abs(data.position), powers=powers,
-        sums=sums, a=0.0, b=1.0,
+        transposed=np.ascontiguousarray(data.transposed * (turn * length)),
+        position=np.abs(data.position) / np.repeat(length, counts), powers=powers, sums=sums, a=0.0, b=1.0,
     )  # fmt: skip
     return turned, slope
 

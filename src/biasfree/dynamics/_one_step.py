@@ -10,6 +10,7 @@ from biasfree.dynamics._runge_kutta import METHODS, Method, energy_of
 from biasfree.dynamics._vector_field import VectorField
 
 Flat = Float[np.ndarray, "size"]
+_BEGIN = 0.5  # e-folds of the first step beside a shared pull
 _GROWTH = 4.0  # e-folds of a step in closed form: there and back they cost e^8 of 16 digits
 
 
@@ -42,6 +43,9 @@ class Steps(Protocol):
     def longest(self) -> float:
         """The longest step worth trying now."""
 
+    def first(self, field: VectorField, here: Flat, first: Flat, rtol: float) -> tuple[float, int]:
+        """A first step that the tolerance may well allow, 0 where none is known; and velocities that it took."""
+
     def take(self, field: VectorField, here: Flat, first: Flat, length: float) -> Step:
         """The step of a length from ``here``, where the velocity is ``first``."""
 
@@ -55,6 +59,10 @@ class RungeKutta:
         """One of ``_runge_kutta.METHODS``."""
         self._method = METHODS[name]
         self.order = self._method.order
+
+    def first(self, field: VectorField, here: Flat, first: Flat, rtol: float) -> tuple[float, int]:
+        """See ``Steps``."""
+        return 0.0, 0
 
     def take(self, field: VectorField, here: Flat, first: Flat, length: float) -> Step:
         """See ``Steps``."""
@@ -116,6 +124,12 @@ class AlongSharedPull:
         self._rule = self._method._replace(
             b=np.zeros(len(estimates) - 1), error=alone[0], second=alone[1] if len(estimates) > 1 else None
         )
+
+    def first(self, field: VectorField, here: Flat, first: Flat, rtol: float) -> tuple[float, int]:
+        """See ``Steps``: what grows by the shared pull needs no steps, so it is a part of an e-fold."""
+        pull = field.shared_pull()
+        size = 0.0 if pull is None else float(np.linalg.norm(pull, 2))
+        return (_BEGIN / size if size > 0 else 0.0), 0
 
     def take(self, field: VectorField, here: Flat, first: Flat, length: float) -> Step:
         """See ``Steps``."""

@@ -31,6 +31,7 @@ _RISE, _FALL = 1.25, 0.95
 _MARGIN_FRACTION, _LARGEST_FRACTION = 0.02, 1.6
 _REFRESH = 8  # accepted steps between evaluations of the margins' gradient: it costs one and changes by a few percent
 _SHORTEST = 1e-300  # where the stiffness is infinite or no number: error control decides
+_FAR, _UNSURE = 2.0, 1.15  # times a loss level, and times the energy that is known: from then on the loss is looked at
 _AIM = 1.02  # times the way to a loss level by the slope there, so as not to end just short of it
 _STRETCH = 1.05  # of a step that lands: its error grows by less than what _SAFETY leaves
 _ROUNDING = 1e-10  # a step so near, relatively, to another length is that length
@@ -69,6 +70,7 @@ class State(NamedTuple):
     chatter_step: float = math.inf  # smallest of these
     log_loss: float = math.nan  # where a level is asked for
     level_reached: bool = False
+    retried: bool = False  # the last attempt from here was rejected
     failed: bool = False  # no smaller step would change the time
     overflowed: bool = False  # the last attempt's end was not finite
 
@@ -123,15 +125,17 @@ class Stepper:
         return self._field.log_loss_at(weights)
 
     def start(self, weights: Weights, time: float) -> State:
-        """The state at the beginning; the first step is one that is safe for a smooth field."""
+        """The state at the beginning; the first step is one that is safe for a smooth field, or that a method knows."""
         flat = np.concatenate([np.asarray(w, dtype=float).ravel() for w in weights])
         fraction = self._fraction(0.0)
         power = self._margin_power(flat) if self._kind.clock == "loss" else 0.0
         moving = self._field.velocity(flat)
-        self.evaluations += 1
         active = self._field.active()
+        first, looked = self._steps.first(self._field, flat, moving, self._control.rtol)
+        self.evaluations += 1 + looked
+        begins = self._smooth_step(flat, power, fraction)
         return State(
-            time, self._smooth_step(flat, power, fraction), flat, moving, 0.0, math.inf, power,
+            time, begins if self._control.smallest_step > 0 else max(begins, first), flat, moving, 0.0, math.inf, power,
             self._least_caution(fraction), active, tuple(np.zeros_like(layer) for layer in active),
         )  # fmt: skip
 
@@ -179,10 +183,10 @@ class Stepper:
         caution = self._next_caution(state, trial, back)
         if not trial.ok:
             return state._replace(
-                step=wanted, power=trial.power, rejected=state.rejected + 1, caution=caution,
+                step=wanted, power=trial.power, rejected=state.rejected + 1, caution=caution, retried=True,
                 failed=state.time + wanted <= state.time, overflowed=not trial.finite,
             )  # fmt: skip
-        log_loss = self._field.log_loss() if math.isfinite(self._control.stop_log_loss) else math.nan
+        log_loss = self._field.log_loss() if self._near_level(state, trial) else math.nan
         return state._replace(
             time=trial.end, step=wanted, flat=trial.there, velocity=trial.velocity,
             energy=state.energy + trial.energy, power=trial.power, accepted=state.accepted + 1,
@@ -190,8 +194,17 @@ class Stepper:
             smallest=state.smallest if trial.lands else min(state.smallest, trial.step),
             caution=caution, active=active, flipped=flipped, chattered=state.chattered + back,
             chatter_step=min(state.chatter_step, trial.step) if back else state.chatter_step,
-            log_loss=log_loss, level_reached=log_loss <= self._control.stop_log_loss, failed=False, overflowed=False,
+            retried=False, log_loss=log_loss, level_reached=log_loss <= self._control.stop_log_loss, failed=False,
+            overflowed=False,
         )  # fmt: skip
+
+    def _near_level(self, state: State, trial: _Trial) -> bool:
+        """Whether to look at the loss: L is its start less the energy, and that tells whether it is far off."""
+        control = self._control
+        if not math.isfinite(control.stop_log_loss) or self._kind.clock == "loss" or self._problem.weight_decay > 0:
+            return math.isfinite(control.stop_log_loss)
+        left = math.exp(min(control.initial_log_loss, 700.0)) - _UNSURE * (state.energy + trial.energy)
+        return not left > _FAR * math.exp(min(control.stop_log_loss, 700.0)) or state.accepted % _REFRESH == 0
 
     def _to_level(self, state: State) -> float:
         """How far the loss level is, and a little more, by ln L and its slope −‖Ẇ‖²/L; infinite where not known.
@@ -229,7 +242,8 @@ class Stepper:
         factor = _SAFETY * trial.ratio ** (-1.0 / self._steps.order) if trial.ratio > 0 else math.inf
         # Near the smallest step it is jumps that limit it: grow carefully, and do not feel the way down again.
         near_floor = trial.step < _NEAR * trial.floor
-        factor = min(max(factor, _SHRINK), _GROW_NEAR_FLOOR if near_floor else _GROW)
+        most = _GROW_NEAR_FLOOR if near_floor else 1.0 if state.retried else _GROW
+        factor = min(max(factor, _SHRINK), most)
         wanted = trial.floor if near_floor and not trial.ok else max(trial.step * factor, trial.floor)
         if not trial.tame and trial.step <= trial.floor:
             wanted = trial.step * factor

@@ -24,7 +24,7 @@ typedef struct {
     const double *const *across; /* per block (lines, its dim padded to fours) */
     const int64_t *const *kept;  /* per block the dimensions in which its lines are not zero; its dim is their number */
     double slope;
-    int64_t odd; /* whether there is lin */
+    int64_t odd, single; /* whether there is lin; whether each line has one sample, at t = 1 */
     int64_t width, dim, padded, outputs, outputs_padded;
 } Wide;
 
@@ -79,6 +79,52 @@ FOUR_AT_A_TIME static void sloped(const double *along, const double *numbers, in
 
 FOUR_AT_A_TIME static void times(double factor, int64_t count, double *numbers) {
     for (int64_t i = 0; i < count; i++) numbers[i] *= factor;
+}
+
+/* e^x of four numbers that are not positive; 0 below 2^-1020. With n = x/ln 2 rounded, e^(x − n ln 2) is its Taylor
+   polynomial (the next term is below 4e-18 there) and n goes to the exponent's bits. */
+WITHIN void put_exponential(const double *numbers, double *to) {
+    static const double digits[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
+                                    1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0};
+    const Four x = *(const Four *)numbers, least = {-707.0, -707.0, -707.0, -707.0};
+    const Bits in_range = (Bits)(x > least);
+    const double whole = 6755399441055744.0; /* 1.5·2^52: what is added to it is rounded, its last bits are n */
+    const Four shift = {whole, whole, whole, whole}, shifted = x * 1.4426950408889634 + shift, n = shifted - shift;
+    const Four left = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    Four sum = {digits[0], digits[0], digits[0], digits[0]};
+    for (int i = 1; i < 14; i++) sum = sum * left + digits[i];
+    *(Four *)to = (Four)(in_range & ((Bits)sum + ((Bits)shifted << 52)));
+}
+
+/* q of a block whose lines have a sample each, at t = 1, under cross-entropy on the time clock, in place of even: y − p, of
+   the class in front from the probability of all others. */
+FOUR_AT_A_TIME static void put_class_pulls(double *even, const double *y, int64_t lines, int64_t outputs, double samples) {
+    const Four none = {0.0, 0.0, 0.0, 0.0};
+    for (int64_t line = 0; line < lines; line += 4) {
+        Four most = *(const Four *)(even + line), others = none;
+        Bits leads = {0, 0, 0, 0};
+        for (int64_t k = 1; k < outputs; k++) {
+            const Four f = *(const Four *)(even + k * lines + line);
+            const Bits more = (Bits)(f > most), own = {k, k, k, k};
+            most = (Four)((more & (Bits)f) | (~more & (Bits)most));
+            leads = (more & own) | (~more & leads);
+        }
+        for (int64_t k = 0; k < outputs; k++) {
+            Four *here = (Four *)(even + k * lines + line);
+            const Bits own = {k, k, k, k};
+            *here -= most;
+            put_exponential((const double *)here, (double *)here);
+            others += (Four)((Bits)*here & (leads != own));
+        }
+        const Four each = 1.0 / (1.0 + others);
+        for (int64_t k = 0; k < outputs; k++) {
+            Four *here = (Four *)(even + k * lines + line);
+            const Four target = *(const Four *)(y + k * lines + line);
+            const Bits own = {k, k, k, k}, first = leads == own;
+            const Four plain = target - each * *here, leading = each * (target * others - (1.0 - target));
+            *here = (Four)((first & (Bits)leading) | (~first & (Bits)plain)) / samples;
+        }
+    }
 }
 
 /* Columns of a matrix that a block needs, side by side; `to` has a row for each row. */
@@ -161,7 +207,12 @@ PUBLIC void biasfree_wide_velocity(const Wide *wide, int64_t begin, int64_t end,
     const Room parts = rooms(wide, room);
     for (int64_t n = begin; n < end; n++) {
         block_outputs(wide, n, w, v, linear, &parts);
-        pulls(parts.work, wide->blocks + n, 0.0);
+        const Data *data = wide->blocks + n;
+        const int64_t size = data->outputs * data->lines;
+        if (wide->single && data->loss == CROSS_ENTROPY)
+            put_class_pulls(parts.work + size, data->sums + size, data->lines, data->outputs, data->samples);
+        else
+            pulls(parts.work, data, 0.0);
         block_pulls(wide, n, v, &parts, all, bent_w, bent_v);
     }
 }
