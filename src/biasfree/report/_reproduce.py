@@ -4,10 +4,13 @@ Each worker is a process that takes one module of studies after the other, since
 runs, and writes every outcome as soon as it has it: nothing is lost when either is interrupted, or when a study fails.
 """
 
+import gc
+import importlib
 import itertools
 import multiprocessing
 import os
 import queue
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -120,7 +123,7 @@ def _one(study: Study, folder: Path, request: Request) -> Outcome:
 
 
 class Workers:
-    """Processes that run modules of studies; they import what they need while the caller still prepares.
+    """Processes that run modules of studies.
 
     Args:
         jobs: how many.
@@ -129,8 +132,10 @@ class Workers:
 
     def __init__(self, jobs: int, quick: bool = False) -> None:
         """Start the processes."""
-        # JAX's threads do not survive a fork.
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("fork" if _single_thread() else "spawn")
+        if context.get_start_method() == "fork":
+            _load()
+            gc.freeze()  # what is shared is not looked through
         self._tasks, self._news = context.Queue(), context.Queue()
         self._processes = [
             context.Process(target=_worker, args=(self._tasks, self._news), daemon=True) for _ in range(jobs)
@@ -169,10 +174,26 @@ class Workers:
             process.join()
 
 
+def _single_thread() -> bool:
+    """Whether this process may be forked, which saves loading everything anew: threads, such as JAX's, do not survive.
+
+    Known on Linux only.
+    """
+    tasks = Path("/proc/self/task")
+    return sys.platform == "linux" and tasks.is_dir() and len(list(tasks.iterdir())) == 1
+
+
+def _load() -> None:
+    """All that studies and pictures are likely to need."""
+    studies.studies()
+    for name in ("matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "biasfree.dynamics.exact"):
+        importlib.import_module(name)
+
+
 def _worker(tasks: Any, news: Any) -> None:
     """Take modules until there are none; report by messages of plain text."""
     try:
-        studies.studies()
+        _load()
         while (task := tasks.get()) is not None:
             module, ids, folder, request = task
             run_module(module, ids, folder, request, lambda *message: news.put(message))
