@@ -140,8 +140,8 @@ class Workers:
         self._processes = [
             context.Process(target=_worker, args=(self._tasks, self._news), daemon=True) for _ in range(jobs)
         ]
-        # One thread each for linear algebra: there is a process for every core already.
-        settings = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        # One thread each for linear algebra, and for XLA (NPROC): there is a process for every core already.
+        settings = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NPROC": "1"}
         if quick:
             settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
         settings = {name: value for name, value in settings.items() if name not in os.environ}
