@@ -94,7 +94,7 @@ def _keep_compiled() -> None:
 
 
 def _one_thread_each() -> None:
-    """One thread for linear algebra: there is a process for every core, and from one without threads they can be forked.
+    """One thread for linear algebra: there is a process for every core, and without threads it can be forked.
 
     Must come before NumPy is loaded.
     """

@@ -20,7 +20,7 @@ from typing import Any
 from biasfree import studies
 from biasfree.report import _outcomes
 from biasfree.report._outcomes import Outcome, Request
-from biasfree.report._plots import save_figure
+from biasfree.report._plots import lay_out, save_figure
 from biasfree.report.figures import figures
 from biasfree.studies import Study
 
@@ -112,11 +112,10 @@ def _one(study: Study, folder: Path, request: Request) -> Outcome:
     names = []
     for name, figure in figures(study.id, result.data).items():
         (folder / "figures").mkdir(parents=True, exist_ok=True)
+        lay_out(figure)
         for ending in (".png",) if request.quick else (".png", ".svg"):
             save_figure(figure, folder / "figures" / f"{name}{ending}")
             names.append(f"{name}{ending}")
-            # Laid out once; laying out takes longer than drawing.
-            figure.set_layout_engine("none")
     outcome = Outcome.of(study, result, request, time.perf_counter() - begun, tuple(names))
     outcome.save(folder)
     return outcome
@@ -132,8 +131,9 @@ class Workers:
 
     def __init__(self, jobs: int, quick: bool = False) -> None:
         """Start the processes."""
-        context = multiprocessing.get_context("fork" if _single_thread() else "spawn")
-        if context.get_start_method() == "fork":
+        context: Any = multiprocessing.get_context("spawn")
+        if _single_thread():
+            context = multiprocessing.get_context("fork")
             _load()
             gc.freeze()  # what is shared is not looked through
         self._tasks, self._news = context.Queue(), context.Queue()

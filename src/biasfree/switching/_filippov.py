@@ -277,7 +277,9 @@ def _in_the_box(directions: np.ndarray, strength: np.ndarray, rest: np.ndarray) 
             values[free] = 0.0
             target = _solved(directions[free], -rest - values @ loads) / strength[free]
             size = np.abs(target)
-            target = np.where(np.abs(size - 1) <= _ROUNDING, np.sign(target), np.minimum(np.maximum(target, -_FAR), _FAR))
+            target = np.where(
+                np.abs(size - 1) <= _ROUNDING, np.sign(target), np.minimum(np.maximum(target, -_FAR), _FAR)
+            )
             step = target - now
             room = np.where(np.abs(target) > 1, (np.sign(step) - now) / step, np.inf)
             nearest = int(np.argmin(room)) if free.size else 0

@@ -19,8 +19,8 @@ holds at q₂ = 0,
 with E = e^{−st̃}, q₁ = 1 − rᵀβ̄, q₂ = 1 + rᵀβ̄ and r⊥ the part of r across β̄.
 """
 
-import warnings
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
