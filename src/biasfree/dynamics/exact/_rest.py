@@ -110,10 +110,12 @@ class Late:
         self._next_look = state.pace.accepted + 5 + state.pace.accepted // 10
         left = until - began
         horizon = left if math.isfinite(left) else 10 * max(began, 1.0)
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
-        state.pace.evaluations += step.evaluations
         # A loss level must be seen when it is passed, not jumped over.
         waits = plan.stop.level > -math.inf and not plan.stop.converged
+        if waits and math.isfinite(self._worth()):
+            return None  # what could be calmed is for exponential steps
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
+        state.pace.evaluations += step.evaluations
         if waits or not step.rests(horizon, _RESTED * plan.rtol):
             return None if step.whole else self._calmed(step, min(left, _REACH * state.pace.long), until)
         view = state.view()
