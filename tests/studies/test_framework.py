@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from biasfree import report, studies
@@ -131,3 +132,14 @@ def test_results_hold_plain_data_only() -> None:
     result = studies.find(["corollary-14"])[0].run(0, True, "flow")
     for value in result.data.values():
         assert isinstance(value, (np.ndarray, list, tuple, dict, float, int, str))
+
+
+def test_logarithmic_axes_write_the_powers_that_matplotlib_would(tmp_path: Path) -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    axes.loglog([1e-3, 1e4], [2.0, 9.0])
+    report.save_figure(figure, tmp_path / "powers.svg")
+    written = (tmp_path / "powers.svg").read_text(encoding="utf-8")
+    shown = re.findall(r">([^<>]*10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)<", written)
+    assert {"10⁻³", "10⁴", "2×10⁰", "6×10⁰"} <= set(shown)
+    assert "10^" not in written

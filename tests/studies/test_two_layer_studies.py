@@ -133,9 +133,12 @@ def test_the_share_that_stays_is_told_and_its_seeds_are_stated() -> None:
     assert f"seeds 0 to {len(draws) - 1}" in result.settings["draws"]
 
 
-def test_descents_at_once_are_the_library_s_one_by_one() -> None:
-    sets = [small_set(seed) for seed in (0, 1)]
-    starts = [bf.Network.init([5, 20, 1], 0.3, 0.5, seed) for seed in (0, 1)]
+# Of few samples the gradient is written out.
+@pytest.mark.parametrize(
+    "sets", [[small_set(0), small_set(1)], [bf.datasets.six_points(), bf.datasets.six_points(0.2)]]
+)
+def test_descents_at_once_are_the_library_s_one_by_one(sets: list[bf.Dataset]) -> None:
+    starts = [bf.Network.init([sets[0].dim, 20, 1], 0.3, 0.5, seed) for seed in (0, 1)]
     for run, start, data in zip(descents(starts, sets, learning_rate=0.1, steps=80, save=8), starts, sets, strict=True):
         alone = bf.gradient_descent(start, data, learning_rate=0.1, steps=80, save=8)
         assert run.times == pytest.approx(alone.times)

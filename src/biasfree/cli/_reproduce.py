@@ -38,6 +38,8 @@ def reproduce(
 ) -> None:
     """Re-derive every theorem, lemma, equation and figure of the papers; exit code 1 when one differs."""
     _keep_compiled()
+    if jobs != 1:
+        _one_thread_each()
     from biasfree import checks, files, report, studies
 
     if list_only:
@@ -89,6 +91,15 @@ def _keep_compiled() -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache / "biasfree" / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+def _one_thread_each() -> None:
+    """One thread for linear algebra: there is a process for every core, and without threads it can be forked.
+
+    Must come before NumPy is loaded.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 
 def _progress(quiet: bool, total: int) -> "Callable[[str, str], None] | None":

@@ -103,7 +103,11 @@ class Trajectory(Shown):
     @property
     def final(self) -> Network:
         """The last saved network."""
-        return self.networks[-1]
+        return self._saved_network(-1)
+
+    def _saved_network(self, index: int) -> Network:
+        """One of the saved networks, without building the others."""
+        return self.template.with_weights([layer[index] for layer in self.weights])
 
     @overload
     def at(self, t: float) -> Network: ...
@@ -129,7 +133,7 @@ class Trajectory(Shown):
             raise ValueError(f"t must lie within the run, {self.times[0]:g} to {self.times[-1]:g}, got {t:g}.")
         index = int(np.searchsorted(self.times, t, side="right")) - 1
         if self.times[index] == t:
-            return self.networks[index]
+            return self._saved_network(index)
         from biasfree.dynamics import _descent, _flow
 
         again = _descent.resume if self.settings["method"] == "descent" else _flow.resume

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.ndimage import maximum_filter
 
 from biasfree.datasets import Dataset
 from biasfree.lines import lines
@@ -91,6 +90,8 @@ def draw_map(
         surface = values[..., output]
         image = axes.pcolormesh(side, side, surface, rasterized=True, shading="auto", **colour_of)
         if surface.min() < 0 < surface.max():
+            from scipy.ndimage import maximum_filter  # slow to load
+
             negligible = maximum_filter(np.abs(surface), 3) < _NEGLIGIBLE * top
             if not negligible.all():
                 visible = np.ma.masked_array(surface, negligible)

@@ -4,10 +4,13 @@ Each worker is a process that takes one module of studies after the other, since
 runs, and writes every outcome as soon as it has it: nothing is lost when either is interrupted, or when a study fails.
 """
 
+import gc
+import importlib
 import itertools
 import multiprocessing
 import os
 import queue
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,7 +20,7 @@ from typing import Any
 from biasfree import studies
 from biasfree.report import _outcomes
 from biasfree.report._outcomes import Outcome, Request
-from biasfree.report._plots import save_figure
+from biasfree.report._plots import lay_out, save_figure
 from biasfree.report.figures import figures
 from biasfree.studies import Study
 
@@ -109,18 +112,17 @@ def _one(study: Study, folder: Path, request: Request) -> Outcome:
     names = []
     for name, figure in figures(study.id, result.data).items():
         (folder / "figures").mkdir(parents=True, exist_ok=True)
+        lay_out(figure)
         for ending in (".png",) if request.quick else (".png", ".svg"):
             save_figure(figure, folder / "figures" / f"{name}{ending}")
             names.append(f"{name}{ending}")
-            # Laid out once; laying out takes longer than drawing.
-            figure.set_layout_engine("none")
     outcome = Outcome.of(study, result, request, time.perf_counter() - begun, tuple(names))
     outcome.save(folder)
     return outcome
 
 
 class Workers:
-    """Processes that run modules of studies; they import what they need while the caller still prepares.
+    """Processes that run modules of studies.
 
     Args:
         jobs: how many.
@@ -129,14 +131,17 @@ class Workers:
 
     def __init__(self, jobs: int, quick: bool = False) -> None:
         """Start the processes."""
-        # JAX's threads do not survive a fork.
-        context = multiprocessing.get_context("spawn")
+        context: Any = multiprocessing.get_context("spawn")
+        if _single_thread():
+            context = multiprocessing.get_context("fork")
+            _load()
+            gc.freeze()  # what is shared is not looked through
         self._tasks, self._news = context.Queue(), context.Queue()
         self._processes = [
             context.Process(target=_worker, args=(self._tasks, self._news), daemon=True) for _ in range(jobs)
         ]
-        # One thread each for linear algebra: there is a process for every core already.
-        settings = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        # One thread each for linear algebra, and for XLA (NPROC): there is a process for every core already.
+        settings = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NPROC": "1"}
         if quick:
             settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
         settings = {name: value for name, value in settings.items() if name not in os.environ}
@@ -169,10 +174,26 @@ class Workers:
             process.join()
 
 
+def _single_thread() -> bool:
+    """Whether this process may be forked, which saves loading everything anew: threads, such as JAX's, do not survive.
+
+    Known on Linux only.
+    """
+    tasks = Path("/proc/self/task")
+    return sys.platform == "linux" and tasks.is_dir() and len(list(tasks.iterdir())) == 1
+
+
+def _load() -> None:
+    """All that studies and pictures are likely to need."""
+    studies.studies()
+    for name in ("matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "biasfree.dynamics.exact"):
+        importlib.import_module(name)
+
+
 def _worker(tasks: Any, news: Any) -> None:
     """Take modules until there are none; report by messages of plain text."""
     try:
-        studies.studies()
+        _load()
         while (task := tasks.get()) is not None:
             module, ids, folder, request = task
             run_module(module, ids, folder, request, lambda *message: news.put(message))

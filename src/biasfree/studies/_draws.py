@@ -10,7 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import biasfree as bf
+from biasfree import losses
 from biasfree.dynamics import _field
+from biasfree.networks import Architecture
+
+_FEW = 8  # samples up to which a gradient is written out
+_TWO_LAYERS = Architecture((True,), (0, 0))
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,26 @@ def _stacked(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(list(map(np.asarray, leaves))), *trees)
 
 
+def _written_out(weights: Any, problem: _field.Problem, kind: _field.Kind) -> Any:
+    """``_field.velocity`` of two layers with one output, sample by sample: of few, products of matrices cost more."""
+    first, second = weights
+    inputs, slope, dims = problem.inputs, problem.slope, range(first.shape[1])
+    met = [sum(first[:, d] * x[d] for d in dims) for x in inputs]
+    hidden = [jnp.where(h > 0, h, slope * h) for h in met]
+    outputs = jnp.stack([jnp.sum(second[0] * h) for h in hidden])[None]
+    error = losses.get(kind.loss).residual(outputs, problem.targets)[0] / len(inputs)
+    pulls = [jnp.where(h > 0, 1.0, slope) * second[0] * e for h, e in zip(met, error, strict=True)]
+    return (
+        jnp.stack([sum(pull * x[d] for pull, x in zip(pulls, inputs, strict=True)) for d in dims], axis=1),
+        sum(h * e for h, e in zip(hidden, error, strict=True))[None],
+    )
+
+
 @partial(jax.jit, static_argnames=("saves", "kind"))
 def _descend(weights: Any, problem: _field.Problem, rate: Any, stride: Any, *, saves: int, kind: _field.Kind) -> Any:
     """The weights and ln L at the start and after every ``stride`` steps."""
-    velocity = jax.vmap(partial(_field.velocity, kind=kind))
+    few = problem.inputs.shape[1] <= _FEW and kind.architecture == _TWO_LAYERS and weights[1].shape[1] == 1
+    velocity = jax.vmap(partial(_written_out if few else _field.velocity, kind=kind))
     log_loss = jax.vmap(partial(_field.log_loss, kind=kind))
 
     def step(_: Any, weights: Any) -> Any:

@@ -44,14 +44,19 @@ _MODULES: tuple[str, ...] = (
 _LONGEST: tuple[str, ...] = (
     "departure",
     "saddles",
-    "low_rank_limit",
-    "figure_3",
-    "le_jegelka",
-    "figure_5",
-    "figures_4_8",
-    "modes_one_by_one",
     "depth_separation",
+    "figures_4_8",
+    "figure_5",
+    "modes_one_by_one",
+    "figure_3",
+    "low_rank_limit",
+    "corollary_6",
+    "best_possible_loss",
     "perturbed_symmetry",
+    "large_initialisation",
+    "cross_entropy_twin",
+    "weight_decay",
+    "structure_persists",
 )
 
 

@@ -22,16 +22,20 @@ is none either, the neuron rests, and leaves as soon as there is one. Where stra
 stays there for good.
 """
 
+import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.linalg import lapack
 
 _ROUNDING, _FAR = 1e-11, 1e6
 _WAYS = 4  # directions in which a way out of w = 0 is sought, those of the fastest growth
 _FEW_LINES = 16
 _DEPENDENT = 1e-14  # part of the largest singular value below which directions are dependent
+_EPSILON = float(np.finfo(float).eps)
 _SIDES_TRIED = 4  # lines slid on whose sides are tried one by one at w = 0
 
 
@@ -188,8 +192,11 @@ def from_zero(
     fastest = np.argsort(-growth, kind="stable")[:_WAYS]
     # With many lines each way costs milliseconds: then only those along which w would grow at once.
     ways = along[fastest if len(directions) <= _FEW_LINES else fastest[growth[fastest] > 0]]
-    others = [_climbed(directions, strength, drift, np.where(directions @ way < 0, -1.0, 1.0)) for way in ways]
-    pulls = [0.0 if o.rests else float(np.linalg.norm(drift + (o.side * strength) @ directions)) for o in others]
+    # Only the sides of repelling lines count, and few of them differ.
+    starts = {side[strength >= 0].tobytes(): side for side in np.where(ways @ directions.T < 0, -1.0, 1.0)}
+    starts.pop(onward[strength >= 0].tobytes(), None)
+    others = [_climbed(directions, strength, drift, side) for side in starts.values()]
+    pulls = [0.0 if o.rests else float(_norm(drift + (o.side * strength) @ directions)) for o in others]
     return others[pulls.index(max(pulls))] if max(pulls, default=0.0) > 0 else climbed
 
 
@@ -203,11 +210,11 @@ def _dead(
     directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, onward: np.ndarray, held: np.ndarray
 ) -> Settled | None:
     """Sides straight on where nothing pulls, since no sample is seen: there a neuron stays for good."""
-    scale = np.linalg.norm(drift) + np.abs(strength).sum()
+    scale = _norm(drift) + np.abs(strength).sum()
     for number in range(2 ** min(len(held), _SIDES_TRIED)):
         side = onward.copy()
         side[held] = 1.0 - 2.0 * ((number >> np.arange(len(held))) & 1)
-        if np.linalg.norm(drift + (side * strength) @ directions) <= _ROUNDING * scale:
+        if _norm(drift + (side * strength) @ directions) <= _ROUNDING * scale:
             return Settled(side, np.zeros(len(side), dtype=bool), [])
     return None
 
@@ -215,14 +222,14 @@ def _dead(
 def _climbed(directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, side: np.ndarray) -> Settled:
     """Where a neuron at w = 0 is pulled to if it passes the repelling lines on these sides to begin with."""
     side, attracting = side.copy(), strength < 0
-    scale = np.linalg.norm(drift) + np.abs(strength).sum()
+    scale = _norm(drift) + np.abs(strength).sum()
     held = np.flatnonzero(attracting)
     for _ in range(len(side) + 2):  # each round flips a repelling line for good, but for ties
         others = drift + np.where(attracting, 0.0, side * strength) @ directions
         if held.size:
             side[held] = _least_pull(directions[held], strength[held], others)
         pull = others + (side * strength)[held] @ directions[held]
-        if np.linalg.norm(pull) <= _ROUNDING * scale:
+        if _norm(pull) <= _ROUNDING * scale:
             return Settled(side, np.zeros(len(side), dtype=bool), [], rests=True)
         ahead = directions @ pull
         wrong = ~attracting & (side * ahead < -_ROUNDING * scale)
@@ -262,28 +269,53 @@ def _in_the_box(directions: np.ndarray, strength: np.ndarray, rest: np.ndarray) 
     to where their equations hold, or to the first bound on the way.
     """
     count = len(strength)
-    values, free = np.zeros(count), np.ones(count, dtype=bool)
-    noise = _ROUNDING * (np.linalg.norm(rest) + np.abs(strength).sum())
-    for _ in range(10 * count + 100):
-        fixed = (values * strength)[~free] @ directions[~free]
-        wanted = np.linalg.lstsq(directions[free].T, -rest - fixed, rcond=None)[0]
-        with np.errstate(over="ignore"):  # lines may be as weak as 1e-300
-            target = np.clip(wanted / strength[free], -_FAR, _FAR)
-        target = np.where(np.abs(np.abs(target) - 1) <= _ROUNDING, np.sign(target), target)
-        step = target - values[free]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(np.abs(target) > 1, (np.sign(step) - values[free]) / step, np.inf)
-        if room.size and room.min() < 1:
-            nearest = int(np.argmin(room))
-            values[free] += room[nearest] * step
-            stopped = np.flatnonzero(free)[nearest]
-            values[stopped], free[stopped] = np.sign(step[nearest]), False
-            continue
-        values[free] = target
-        free &= np.abs(values) < 1
-        outwards = directions @ (rest + (values * strength) @ directions)
-        inwards = np.where(free, 0.0, np.sign(strength) * outwards * values - noise)
-        if inwards.max() <= 0:
-            break
-        free[int(np.argmax(inwards))] = True
+    values, free, loads = np.zeros(count), np.arange(count), strength[:, None] * directions
+    noise = _ROUNDING * (_norm(rest) + np.abs(strength).sum())
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # lines may be as weak as 1e-300
+        for _ in range(10 * count + 100):
+            now = values[free]
+            values[free] = 0.0
+            target = _solved(directions[free], -rest - values @ loads) / strength[free]
+            size = np.abs(target)
+            target = np.where(
+                np.abs(size - 1) <= _ROUNDING, np.sign(target), np.minimum(np.maximum(target, -_FAR), _FAR)
+            )
+            step = target - now
+            room = np.where(np.abs(target) > 1, (np.sign(step) - now) / step, np.inf)
+            nearest = int(np.argmin(room)) if free.size else 0
+            if free.size and room[nearest] < 1:
+                values[free] = now + room[nearest] * step
+                values[free[nearest]] = np.sign(step[nearest])
+                free = np.delete(free, nearest)
+                continue
+            values[free] = target
+            inwards = np.sign(strength) * (directions @ (rest + values @ loads)) * values - noise
+            free = np.flatnonzero(np.abs(values) < 1)
+            inwards[free] = 0.0
+            first = int(np.argmax(inwards))
+            if inwards[first] <= 0:
+                break
+            free = np.sort(np.append(free, first))
     return values
+
+
+def _solved(directions: Float[np.ndarray, "free dim"], pull: Float[np.ndarray, "dim"]) -> Float[np.ndarray, "free"]:
+    """The least z with Σ z d nearest to a pull: NumPy's lstsq, without what it takes to call it."""
+    count, dim = directions.shape
+    if not count:
+        return np.zeros(0)
+    room = np.zeros(max(count, dim))
+    room[:dim] = pull
+    return np.asarray(lapack.dgelsd(directions.T, room, *_room(dim, count), _EPSILON * max(count, dim))[0][:count])
+
+
+@functools.cache
+def _room(rows: int, columns: int) -> tuple[int, int]:
+    """What LAPACK wants to work in."""
+    numbers, integers, _ = lapack.dgelsd_lwork(rows, columns, 1)
+    return int(numbers), int(integers)
+
+
+def _norm(vector: np.ndarray) -> float:
+    """Of few entries: NumPy's own looks at what it is given for longer."""
+    return math.sqrt(vector @ vector)

@@ -13,6 +13,7 @@ does not grow. Only sleepers that the early phase has left in other cells do. Ra
 early phase to t₀ and then on r, both exactly; their share p gives the chance (1 − p)^width that nobody leaves.
 """
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -194,8 +195,7 @@ def departure(
     growing, rate = _growth(dataset, rest, alpha, decay, seed)
     # Neurons of the size they have in a network of this width; where there are few lines each is quickly followed.
     drawn = _DRAWN_FEW if len(lines(dataset.inputs)) <= _FEW_LINES else _DRAWN
-    start = Network.init([dataset.dim, drawn, 1], alpha, scale * np.sqrt(drawn / neurons), seed=seed)
-    early = early_flow(start, dataset, loss)
+    early = _drawn_neurons(dataset, alpha, loss, drawn, seed).scaled(scale * np.sqrt(drawn / neurons))
     awake, escape_rate, escape_time = _escape(early, dataset, neurons / drawn, decay, losses.get(loss).initial_pull)
     first_loss = float(np.mean(_point_losses.value(loss, np.zeros(dataset.samples), dataset.targets)))
     fall = rest.loss - rest.linear_loss + BELOW * first_loss
@@ -203,25 +203,29 @@ def departure(
     companies: tuple[tuple[bool, ...], ...] = ()
     time, later, reason = np.inf, np.nan, _NO_GROWTH if not growing else _nobody(drawn, kinds)
     if kinds:
-        companies = tuple(
-            company
-            for company in itertools.product((False, True), repeat=len(kinds))
-            if any(company) and np.isfinite(rival.time_of_fall(fall, np.array(company)))
-        )
+        sets = (company for company in itertools.product((False, True), repeat=len(kinds)) if any(company))
+        falls = {company: rival.time_of_fall(fall, np.array(company)) for company in sets}
+        companies = tuple(company for company, after in falls.items() if np.isfinite(after))
         needed = np.all(companies, axis=0) if companies else np.zeros(len(kinds), dtype=bool)
         kinds = [kind._replace(needed=bool(one)) for kind, one in zip(kinds, needed, strict=True)]
     if companies:
         # Those that a network of this width most probably has.
-        likely = np.array(max(companies, key=lambda company: _chance(company, kinds, neurons)))
-        after = rival.time_of_fall(fall, likely)
+        likely = max(companies, key=lambda company: _chance(company, kinds, neurons))
+        after = falls[likely]
         # Sizes at the escape fall with the scale, the escape comes later.
         shift = np.array([2 * (kind.early_rate / escape_rate - 1) for kind in kinds])
-        later = 1 / escape_rate + rival.time_of_fall(fall, likely, shift) - after
+        later = 1 / escape_rate + rival.time_of_fall(fall, np.array(likely), shift) - after
         time, reason = escape_time + after, ""
     return Departure(
         rate, growing, escape_rate, escape_time, rest.linear_map, rest.linear_loss, rest.loss, tuple(kinds), time,
         float(later) if np.isfinite(time) else np.nan, companies, scale, neurons, decay, rest.settled, drawn, reason,
     )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4)
+def _drawn_neurons(dataset: Dataset, slope: float, loss: str, drawn: int, seed: int) -> EarlyFlow:
+    """The early flow of random neurons from scale one; laws of one data set over scales and decays share it."""
+    return early_flow(Network.init([dataset.dim, drawn, 1], slope, 1.0, seed=seed), dataset, loss)
 
 
 def departure_threshold(dataset: Dataset, slope: float = 0.0, loss: str = "square") -> float:
@@ -283,8 +287,9 @@ def _escape(
     """The neurons that wake first, of either sign, their rate, and when the later of the two groups has grown."""
     awake, rates, times = np.zeros(len(early.rate), dtype=bool), [], []
     curvature = 0.25 if pull == 0.5 else 1.0
+    gathered = gather(early)
     for sign in (1, -1):
-        groups = [group for group in gather(early) if group.sign == sign and group.rate > decay]
+        groups = [group for group in gathered if group.sign == sign and group.rate > decay]
         if groups:
             group = groups[0]
             awake[group.neurons] = True

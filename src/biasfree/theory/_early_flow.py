@@ -14,7 +14,7 @@ and growth by e^{1000} are alike.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -66,6 +66,16 @@ class EarlyFlow:
         first, second, log_size = self._segments.at(t, self.network.widths[1])
         size = np.exp(np.minimum(log_size, np.log(largest)))
         return self.network.with_weights([size[:, None] * first, (size * second)[None]])
+
+    def scaled(self, factor: float) -> "EarlyFlow":
+        """The same flow from weights ``factor`` times as large: it is homogeneous."""
+        log = float(np.log(checks.positive(factor, "factor")))
+        return replace(
+            self,
+            log_amplitude=self.log_amplitude + log,
+            network=self.network.with_weights([factor * np.asarray(layer) for layer in self.network.weights]),
+            _segments=replace(self._segments, log_size=self._segments.log_size + log),
+        )
 
     def __str__(self) -> str:
         """Counts of what happened."""

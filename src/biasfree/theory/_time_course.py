@@ -19,6 +19,7 @@ holds at q₂ = 0,
 with E = e^{−st̃}, q₁ = 1 − rᵀβ̄, q₂ = 1 + rᵀβ̄ and r⊥ the part of r across β̄.
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -207,10 +208,12 @@ def integrated(
     decay = checks.non_negative(weight_decay, "weight_decay") / a
 
     def velocity(_: float, state: np.ndarray) -> np.ndarray:
-        direction = state[1:] / np.linalg.norm(state[1:])
+        direction = state[1:] / math.sqrt(state[1:] @ state[1:])
         # exp of a logarithm that decay may take below the smallest number: 0 is right then.
-        e = pull(np.exp(min(2 * state[0], _LARGEST)) * direction)
-        return np.concatenate([[direction @ e - decay], e - (direction @ e) * direction])
+        e = pull(math.exp(min(2 * state[0], _LARGEST)) * direction)
+        along, moves = direction @ e, np.empty_like(state)
+        moves[0], moves[1:] = along - decay, e - along * direction
+        return moves
 
     def settled(time: float, state: np.ndarray) -> float:
         return float(velocity(time, state)[0]) - threshold

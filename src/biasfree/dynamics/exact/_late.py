@@ -24,7 +24,7 @@ ceases to be light.
 import math
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from biasfree.dynamics._lanczos import lanczos
 from biasfree.dynamics.exact._arrays import Pattern
@@ -226,18 +226,23 @@ class LateStep:
         moves = self.z[self.riding].any(axis=1)
         return self._pulling(self._here)[self.pattern.owner[self.riding]] * moves[:, None, None]
 
-    def at_rest(self, time: float) -> Float[np.ndarray, "rows columns"]:
-        """The rows a time later, once nothing heavy moves: light rows are pulled as they are now."""
-        z = self.z.copy()
-        z[self.heavy] = self._rows(self._places(self._weights(np.array([time]))))[0]
+    def at_rest(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
+        """The rows some times later, once nothing heavy moves: light rows are pulled as they are now."""
+        states = self._moved(times)
         if self.riding.size:
-            decay = np.array([self.rows.decay])
-            z[self.riding] = _propagated(z[self.riding], self._light_pulls()[None], decay, np.array([time]))[0]
-        return z
+            decay, light = np.array([self.rows.decay]), self.z[self.riding]
+            states[:, self.riding] = _propagated(light, self._light_pulls()[None], decay, times)
+        return states
 
-    def energy_at_rest(self, time: float) -> float:
-        """∫‖e^{τJ}F‖² over a time."""
-        return time * float(np.sum(phis(2 * time * self.rates, 1)[0] * self.force**2))
+    def energies_at_rest(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        """∫‖e^{τJ}F‖² over some times."""
+        return np.asarray(times * (phis(2 * times[:, None] * self.rates, 1)[0] @ self.force**2))
+
+    def _moved(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
+        """The rows some times later, light ones as they are now."""
+        states = np.repeat(self.z[None], len(times), axis=0)
+        states[:, self.heavy] = self._rows(self._places(self._weights(times)))
+        return states
 
     # The way of all rows, in arcs
 
@@ -314,25 +319,32 @@ class LateStep:
 
     def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time after the step's beginning."""
-        if time == self.reaches:
-            return self._end.copy()
-        z = self.z.copy()
-        z[self.heavy] = self._rows(self._places(self._weights(np.array([time]))))[0]
+        return self.several(np.array([time]))[0]
+
+    def several(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
+        """The rows some times after the step's beginning."""
+        states = self._moved(times)
         if self.riding.size:
-            number, x = self._within(time)
-            z[self.riding] = np.einsum("k,k...->...", basis(x), self._ways[number].curve[:, self.riding])
-        return z
+            numbers, x = self._within(times)
+            curves = np.stack([self._ways[number].curve[:, self.riding] for number in numbers.tolist()])
+            states[:, self.riding] = np.einsum("nk,nk...->n...", basis(x), curves)
+        states[times == self.reaches] = self._end
+        return states
 
     def energy(self, time: float) -> float:
         """∫‖Ẇ‖² over a time from the step's beginning."""
-        number, x = self._within(time)
-        return float(basis(x) @ self._energies[number])
+        return float(self.energies(np.array([time]))[0])
 
-    def _within(self, time: float) -> tuple[int, float]:
-        """The arc that a time is in, and x ∈ [0, 1]."""
-        number = next((n for n, way in enumerate(self._ways) if time <= way.end), len(self._ways) - 1)
-        way = self._ways[number]
-        return number, (time - way.begin) / (way.end - way.begin)
+    def energies(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        """∫‖Ẇ‖² over some times from the step's beginning."""
+        numbers, x = self._within(times)
+        return np.asarray(np.einsum("nk,nk->n", basis(x), self._energies[numbers]))
+
+    def _within(self, times: Float[np.ndarray, "n"]) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+        """The arcs that times are in, and x ∈ [0, 1]."""
+        bounds = np.array([self._ways[0].begin, *(way.end for way in self._ways)])
+        numbers = np.clip(np.searchsorted(bounds, times) - 1, 0, len(self._ways) - 1)
+        return numbers, (times - bounds[numbers]) / (bounds[numbers + 1] - bounds[numbers])
 
 
 def _propagated(

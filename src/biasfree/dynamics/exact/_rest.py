@@ -1,6 +1,8 @@
 """When exponential steps are taken, and how the flow comes to rest."""
 
 import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,7 +10,7 @@ from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics.exact._events import polished, search
 from biasfree.dynamics.exact._late import LARGEST, ORDER, LateStep
-from biasfree.dynamics.exact._state import State
+from biasfree.dynamics.exact._state import State, View
 
 _STIFF = 12  # steps held by stability after which exponential steps are tried
 _WORTH, _COSTLY = 25.0, 150.0  # explicit steps that an exponential one costs, and unknowns that double it (measured)
@@ -21,7 +23,37 @@ _SHRINK = 0.3  # most that a step which failed is shortened by
 _LONGER = 5.0  # most that a step may be longer than the one before
 _SLOW = 2e-4  # of its size, what the network moves in a step where rest is looked for
 _REACH = 300.0  # explicit steps that a linearisation may go where J is not known as a whole
+_AT_ONCE = 64  # times for which a way is computed together
 _RESTED = 1e-3  # part of rtol by which a network at rest still moves
+
+
+class _Way(NamedTuple):
+    """What a piece serves: the points of a linearised flow, from the energy at its beginning.
+
+    Attributes:
+        view, energy: at its beginning.
+        elapsed: times → what has passed of it.
+        rows, energies: of what has passed.
+    """
+
+    view: View
+    energy: float
+    elapsed: Callable[[np.ndarray], np.ndarray]
+    rows: Callable[[np.ndarray], np.ndarray]
+    energies: Callable[[np.ndarray], np.ndarray]
+
+    def several(self, times: Sequence[float]) -> list[Point]:
+        """At several times, some at once: of many neurons all would need too much room."""
+        points = list[Point]()
+        for first in range(0, len(times), _AT_ONCE):
+            some = np.array(times[first : first + _AT_ONCE])
+            elapsed = self.elapsed(some)
+            points += self.view.points(self.rows(elapsed), self.energy + self.energies(elapsed), some)
+        return points
+
+    def at(self, time: float) -> Point:
+        """At one time."""
+        return self.several([time])[0]
 
 
 class Late:
@@ -78,22 +110,24 @@ class Late:
         self._next_look = state.pace.accepted + 5 + state.pace.accepted // 10
         left = until - began
         horizon = left if math.isfinite(left) else 10 * max(began, 1.0)
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
-        state.pace.evaluations += step.evaluations
         # A loss level must be seen when it is passed, not jumped over.
         waits = plan.stop.level > -math.inf and not plan.stop.converged
+        if waits and math.isfinite(self._worth()):
+            return None  # what could be calmed is for exponential steps
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
+        state.pace.evaluations += step.evaluations
         if waits or not step.rests(horizon, _RESTED * plan.rtol):
             return None if step.whole else self._calmed(step, min(left, _REACH * state.pace.long), until)
         view = state.view()
 
-        def at(time: float) -> Point:
+        def elapsed(times: np.ndarray) -> np.ndarray:
             # Of a run that stops at rest the last state is where it would have come to.
-            elapsed = horizon if plan.stop.converged and time > began else time - began
-            return view.point(step.at_rest(elapsed), energy + step.energy_at_rest(elapsed), time)
+            return np.where(plan.stop.converged & (times > began), horizon, times - began)
 
+        way = _Way(view, energy, elapsed, step.at_rest, step.energies_at_rest)
         state.time = math.nextafter(began, math.inf) if plan.stop.converged else until
         ended = _status.converged(began) if plan.stop.converged else None
-        return Piece(began, state.time, at, "at rest", 0, ended=ended)
+        return Piece(began, state.time, way.at, "at rest", 0, ended=ended, several=way.several)
 
     def _calmed(self, step: LateStep, length: float, until: float) -> Piece | None:
         """Too many rows for exponential steps: where all is nearly linear, what Lanczos' method sees of it goes on.
@@ -121,12 +155,8 @@ class Late:
             return None
 
         self._next_look = 0  # before explicit steps stir it up again
-
-        def at(time: float) -> Point:
-            elapsed = min(max(time - began, 0.0), arrival)
-            return view.point(step.at(elapsed), energy + step.energy(elapsed), time)
-
-        return Piece(began, state.time, at, "exponential steps", 0)
+        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several, step.energies)
+        return Piece(began, state.time, way.at, "exponential steps", 0, several=way.several)
 
     def _step(self, until: float) -> Piece | None:
         state, plan = self.state, self.state.plan
@@ -165,12 +195,8 @@ class Late:
         state.moved()
         if not math.isfinite(state.size):
             ended = _status.not_finite(plan.axis, began)
-
-        def at(time: float) -> Point:
-            elapsed = min(max(time - began, 0.0), arrival)
-            return view.point(step.at(elapsed), energy + step.energy(elapsed), time)
-
-        return Piece(began, state.time, at, "exponential steps", ended=ended)
+        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several, step.energies)
+        return Piece(began, state.time, way.at, "exponential steps", ended=ended, several=way.several)
 
     def _pays(self, left: float) -> bool:
         """Whether there is time left for an exponential step to be worth it."""

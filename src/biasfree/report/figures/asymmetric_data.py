@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.collections import LineCollection
 
 from biasfree.report._plots import COLOURS, STYLE
 
@@ -73,10 +74,10 @@ def _neurons(axes: "Axes", half: float, neurons: Any) -> None:
     """Incoming weights as rays from the origin, coloured by the sign of the outgoing weight."""
     vectors = np.asarray(neurons)
     reach = 0.85 * half / np.linalg.norm(vectors[:, :2], axis=1).max()
-    for first, second, sign in vectors:
-        ray = ([0, reach * first], [0, reach * second])
-        axes.plot(*ray, color="white", linewidth=2.4, solid_capstyle="round", zorder=2)
-        axes.plot(*ray, color=GREEN if sign > 0 else PINK, linewidth=1.3, solid_capstyle="round", zorder=3)
+    rays = np.stack([np.zeros((len(vectors), 2)), reach * vectors[:, :2]], axis=1)
+    colours = [GREEN if sign > 0 else PINK for sign in vectors[:, 2]]
+    axes.add_collection(LineCollection(list(rays), colors="white", linewidths=2.4, capstyle="round", zorder=2))
+    axes.add_collection(LineCollection(list(rays), colors=colours, linewidths=1.3, capstyle="round", zorder=3))
 
 
 def _samples(axes: "Axes", inputs: Any, labels: Any, size: float = 4.5) -> None:
