@@ -105,6 +105,15 @@ class Flow:
         value = float(self.holding(state, h, on)[on.index(i)])
         return value - self.slope if kind == "low" else 1.0 - value
 
+    def watched(self, which: tuple[str, int, int], state: np.ndarray) -> float:
+        """``margin``, of a slide times what attracts it: that has no pole where the attraction vanishes, just after."""
+        kind, h, i = which
+        if kind == "cross":
+            return self.margin(which, state)
+        first, second = self.weights(state)
+        wrong, _ = self.errors(first, second, self.gate)
+        return -float(wrong[i] @ second[h]) * self.margin(which, state)
+
     def settle(self, h: int, on: list[int]) -> None:
         """Choose what neuron h does on lines it lies on: the one choice that is consistent with its own velocity."""
         second = self.weights(self.state)[1]
@@ -140,7 +149,7 @@ def several_flow(
 
         def watch(which: tuple[str, int, int]) -> Any:
             def event(_: float, state: np.ndarray) -> float:
-                return flow.margin(which, state)
+                return flow.watched(which, state)
 
             event.terminal, event.direction = True, -1  # type: ignore[attr-defined]
             return event
