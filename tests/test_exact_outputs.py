@@ -28,8 +28,8 @@ def problem(seed: int, largest: int = 5):
 
 def agrees_with_reference(seed: int) -> None:
     data, start, how = problem(seed)
-    # On the loss clock some of these runs would go to 10⁻³⁰⁰⁰⁰; there are margins of 10⁵, and millions of steps.
-    far = bf.Stop(log_loss=-1000.0) if how["clock"] == "loss" else None
+    # On the loss clock some of these runs would go to 10⁻³⁰⁰⁰⁰: margins of 10⁵, and millions of steps of the reference.
+    far = bf.Stop(log_loss=-20.0) if how["clock"] == "loss" else None
     whole = bf.gradient_flow(start, data, **how, rtol=1e-10, save=1, method="exact", stop=far)
     assert whole.status.complete
     # At a branch the flow is not unique: both are followed until just before the first one.

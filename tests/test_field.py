@@ -1,5 +1,6 @@
 """The hand-written gradient against automatic differentiation, and the bound on its variation."""
 
+import decimal
 import itertools
 from pathlib import Path
 
@@ -124,6 +125,28 @@ def test_by_line_and_numpy_agree(kind, loss, slope) -> None:
         ours, theirs = (make(layers, numbers, task) for make in (ByLine, ByNumpy))
         np.testing.assert_allclose(ours.velocity(flat), theirs.velocity(flat), rtol=1e-11, atol=1e-14)
         assert ours.log_loss() == pytest.approx(theirs.log_loss(), rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 6.0, 60.0])
+def test_classes_of_a_block_are_right_from_even_odds_to_certainty(size) -> None:
+    """Residuals y − p sample by sample, to their own last digits but three: one neuron for each, orthogonal samples."""
+    samples, outputs = 12, 5
+    rng = np.random.default_rng(4)
+    logits = size * rng.normal(size=(outputs, samples))
+    logits[1, :3] = logits[0, :3]  # two classes share the lead, or any other place
+    targets = np.eye(outputs)[rng.integers(0, outputs, samples)]
+    targets[-1] = 0.2
+    network = Network([np.eye(samples), logits], 0.0)
+    numbers = _field.problem(network, Dataset(np.eye(samples), targets), "cross-entropy", 0.0)
+    field = ByLine(Layers(network.weights), numbers, _field.Kind("cross-entropy", network.architecture))
+    moving = field.velocity(np.concatenate([np.eye(samples).ravel(), logits.ravel()]))
+    residuals = samples * moving[samples**2 :].reshape(outputs, samples)
+    with decimal.localcontext(prec=400):
+        for k, i in itertools.product(range(outputs), range(samples)):
+            powers = [decimal.Decimal(float(f)).exp() for f in logits[:, i]]
+            right = decimal.Decimal(float(targets[i, k])) - powers[k] / sum(powers)
+            noise = 1e-13 * abs(float(right)) + (1e-16 if 0 < targets[i, k] < 1 else 1e-300)
+            assert abs(residuals[k, i] - float(right)) <= noise
 
 
 def test_by_line_is_the_same_with_any_number_of_threads(monkeypatch) -> None:

@@ -22,7 +22,6 @@ from biasfree.switching import Switches
 
 _UNRESOLVED = -1e9  # ln L beyond which float64 does not tell margins apart
 _SMALL = 500  # lines × neurons up to which explicit steps go through the early phase too: few enough to take one by one
-_TINY = 1e-30  # weights below which the early phase is in closed form whatever it costs: steps would be hundreds
 
 
 class Exact:
@@ -127,13 +126,12 @@ class Exact:
         return _status.at_level_from_start() if time == began else _status.at_level(self.plan.axis, time)
 
     def _early(self, neurons: np.ndarray, grouped: Lines, slope: float, scale: float) -> Early | None:
-        """The early phase, where its closed form is the cheaper way: not for few neurons that feel few lines, unless
-        they take very long to grow, or shrink for ever."""
+        """The early phase, where its closed form is the cheaper way: not for few neurons that feel few lines."""
         plan, targets = self.plan, np.asarray(self.plan.dataset.targets, dtype=float)
         if not len(grouped) or not np.isfinite(neurons).all() or not 0 < scale < math.inf:
             return None
         felt = slope < 1 and grouped.pulls(losses.get(plan.loss).initial_residual(targets))[2].size > 0
-        if felt and len(grouped) * len(neurons) <= _SMALL and float(np.abs(neurons).max()) > _TINY:
+        if felt and len(grouped) * len(neurons) <= _SMALL:
             return None
         return early_phase(
             neurons, grouped, targets, spectral_norm(np.asarray(plan.dataset.inputs)), slope=slope, loss=plan.loss,
