@@ -149,6 +149,21 @@ def test_classes_of_a_block_are_right_from_even_odds_to_certainty(size) -> None:
             assert abs(residuals[k, i] - float(right)) <= noise
 
 
+@pytest.mark.parametrize("loss", ["square", "cross-entropy"])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_by_line_passes_on_what_is_no_number(loss, wrong) -> None:
+    rng = np.random.default_rng(5)
+    targets = np.eye(3)[rng.integers(0, 3, 50)]
+    network = Network.init([4, 20, 3], 0.0, 1.0, 0)
+    numbers = _field.problem(network, Dataset(rng.normal(size=(50, 4)), targets), loss, 0.0)
+    field = ByLine(Layers(network.weights), numbers, _field.Kind(loss, network.architecture))
+    flat = np.concatenate([np.ravel(w) for w in network.weights])
+    flat[-1] = wrong
+    with np.errstate(all="ignore"):  # as in a run
+        assert not np.isfinite(field.velocity(flat)[:80]).all()
+        assert not np.isfinite(field.log_loss())
+
+
 def test_by_line_is_the_same_with_any_number_of_threads(monkeypatch) -> None:
     rng = np.random.default_rng(2)
     network = Network.init([9, 70, 2], 0.0, 1.0, 0)

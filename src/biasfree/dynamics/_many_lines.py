@@ -4,9 +4,8 @@ Samples that share a line share wᵀd, and σ(h) = a h + b|h| with a = (1+α)/2,
 linear network and costs little, the second is the same at x and −x. So the work is that of one product per line and
 neuron forward and one backward, half of what samples need where they come in opposite pairs. Where no line has samples
 on both sides, σ is taken as it is and the linear part falls away. A neuron that lies exactly on a line counts as behind
-it, one with w = 0 as behind all samples. Lines are taken in blocks whose numbers stay in the
-processor's cache; a few parts of all blocks may go to a thread each. How many parts there are does not depend on the
-machine.
+it, one with w = 0 as behind all samples. Lines are taken in blocks whose numbers stay in the processor's cache; a few
+parts of all blocks may go to a thread each. How many parts there are does not depend on the machine.
 """
 
 import ctypes
@@ -50,9 +49,7 @@ class ManyLines:
         )  # fmt: skip
         data, slope = _one_sided(data, float(problem.slope))
         self._a, self._decay, self._directions = data.a, data.decay, data.directions
-        self._at_zero = (
-            float(problem.slope) / data.a if data.a > 0 else 0.0
-        )  # of the linear part, what a neuron w = 0 feels
+        self._at_zero = float(problem.slope) / data.a if data.a > 0 else 0.0  # of the linear part, at w = 0
         self._width, self._dim, self._outputs = width, inputs.shape[1], data.outputs
         self._padded, self._outputs_padded = _fours(self._dim), _fours(self._outputs)
         self._blocks = list(_blocks(data, max(12, min(BLOCK, _CACHED // width // 12 * 12))))

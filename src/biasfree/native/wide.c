@@ -93,7 +93,7 @@ WITHIN void put_exponential(const double *numbers, double *to) {
     const Four left = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
     Four sum = {digits[0], digits[0], digits[0], digits[0]};
     for (int i = 1; i < 14; i++) sum = sum * left + digits[i];
-    *(Four *)to = (Four)(in_range & ((Bits)sum + ((Bits)shifted << 52)));
+    *(Four *)to = (Four)(in_range & ((Bits)sum + ((Bits)shifted << 52))) + 0.0 * x; /* what is no number stays none */
 }
 
 /* q of a block whose lines have a sample each, at t = 1, under cross-entropy on the time clock, in place of even: y − p, of
