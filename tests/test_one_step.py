@@ -66,6 +66,23 @@ def test_long_steps_cost_the_square_root_of_stiffness() -> None:
     assert np.abs(step.there[1:]).max() < 1e-3
 
 
+def test_steps_have_a_length_that_is_soon_done_and_survive_a_rate_that_is_no_number() -> None:
+    field, steps, here = Linear([1.0, 1e6]), Chebyshev(), np.array([1.0, 1e-3])
+    steps.take(field, here, field.velocity(here), 1e-9)
+    longest = steps.longest
+    assert 1e-3 < longest < 0.1
+    assert steps.take(field, here + 0.0, field.velocity(here), longest).evaluations <= 200
+    field.rates = np.array([np.nan, 1.0])
+    for _ in range(12):
+        broken = steps.take(field, here + 0.0, field.velocity(here), 0.1)
+    assert not np.isfinite(broken.there).all()
+    field.rates = np.array([1.0, 2.0])
+    for _ in range(12):
+        healthy = steps.take(field, here + 0.0, field.velocity(here), 0.1)
+    np.testing.assert_allclose(healthy.there, here * np.exp(-0.1 * field.rates), rtol=1e-4)
+    assert np.isfinite(steps.longest)
+
+
 def test_chebyshev_on_a_flow_agrees_with_a_tight_one() -> None:
     rng = np.random.default_rng(0)
     data = bf.Dataset(rng.normal(size=(80, 6)), rng.normal(size=(80, 2)))

@@ -26,19 +26,14 @@ Flat = Float[np.ndarray, "size"]
 
 _DAMPING = 2 / 13  # of the polynomials: what holds their stability by a margin (the authors' choice)
 _REACH = 1.54  # s ≥ 1 + √(1 + 1.54 ρ·length): the authors' bound of where s stages are stable
-_PLAIN, _HELD = (
-    2.0,
-    10,
-)  # ρ·length up to which Bogacki and Shampine's steps are taken, stable up to 2.5; and for how many steps
+_PLAIN = 2.0  # ρ·length up to which Bogacki and Shampine's steps are taken: stable up to 2.5
+_HELD = 10  # steps for which nothing else is tried after one of Chebyshev's has failed
+_MOST = 200  # stages: a step of more would not be interrupted for long
 _MARGIN = 1.2  # on ρ, which the power method approaches from below
-_AGE, _FIRST, _AGAIN, _SETTLED = (
-    10,
-    12,
-    2,
-    0.05,
-)  # steps between looks; iterations at first and later; when it is enough
+_AGE, _FIRST, _AGAIN = 10, 12, 2  # steps between looks for ρ; iterations of the first look and of later ones
+_SETTLED = 0.05  # relative change at which an iteration is the last
 _GROWN = 1.3  # ρ that has grown more than this explains why a step failed
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # of a step that is to be as long as may be
 _NUDGE = 1e-7  # of the weights, by which velocities are compared
 # 0.8(W₀ − W₁) + 0.4·length·(Ẇ₀ + Ẇ₁), the local error up to terms of higher order.
 _ESTIMATE = Method(3, np.zeros((2, 2)), np.zeros(2), np.array([0.8, 0.4, 0.4]))
@@ -88,7 +83,8 @@ class Chebyshev:
     @property
     def longest(self) -> float:
         """See ``Steps``."""
-        return _PLAIN / self._rate if self._held and self._rate > 0 else math.inf
+        reach = _PLAIN if self._held else (_MOST - 2) ** 2 / _REACH
+        return reach / self._rate if self._rate > 0 else math.inf
 
     def first(self, field: VectorField, here: Flat, first: Flat, rtol: float) -> tuple[float, int]:
         """See ``Steps``: rtol^{1/3}/ρ, with which a smooth field meets the tolerance."""
@@ -100,7 +96,7 @@ class Chebyshev:
         """See ``Steps``."""
         looked = self._look(field, here, first)
         reach = self._rate * length
-        self._stabilised = reach > _PLAIN * (1 + _ROUNDING)  # not where ρ is not a number: the step's error says so
+        self._stabilised = reach > _PLAIN * (1 + _ROUNDING)
         if not self._stabilised:
             step = self._plain.take(field, here, first, length)
         else:
@@ -126,6 +122,8 @@ class Chebyshev:
             before, rate = rate, math.sqrt(float(direction @ direction))
             if abs(rate - before) <= _SETTLED * rate:
                 break
+        if not math.isfinite(rate):  # ρ is not known here: error control decides, and the next look begins anew
+            direction, rate = np.zeros(0), 0.0
         self._direction, self._rate = direction, _MARGIN * rate
         if failed and self._stabilised and self._rate < _GROWN * known:  # it was stable, but not accurate
             self._held = _HELD

@@ -5,6 +5,7 @@ the loops in C (``native/deep.c``) need none of that, but are slower for each pr
 line (``_many_lines``), in a quarter of NumPy's time or less.
 """
 
+import abc
 import functools
 import itertools
 import math
@@ -77,7 +78,7 @@ def vector_field(layers: Layers, problem: Problem, kind: Kind) -> VectorField:
     return ByNumpy(layers, problem, kind)
 
 
-class _StageByStage:
+class _StageByStage(abc.ABC):
     """Stages by one velocity after the other."""
 
     def log_loss_at(self, weights: Weights) -> float:
@@ -88,9 +89,9 @@ class _StageByStage:
         """See ``VectorField``."""
         return None
 
+    @abc.abstractmethod
     def velocity(self, flat: Flat) -> Flat:
         """Of all weights."""
-        raise NotImplementedError
 
     def stages(self, here: Flat, first: Flat, length: float, method: Method) -> tuple[np.ndarray, Flat]:
         """See ``VectorField``."""
