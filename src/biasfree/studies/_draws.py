@@ -70,7 +70,7 @@ def _stacked(trees: Sequence[Any]) -> Any:
 
 
 def _written_out(weights: Any, problem: _field.Problem, kind: _field.Kind) -> Any:
-    """``_field.velocity`` of two layers with one output, sample by sample: of few, products of matrices cost more."""
+    """``_field.velocity`` of two layers with one output, without decay, sample by sample: products of few cost more."""
     first, second = weights
     inputs, slope, dims = problem.inputs, problem.slope, range(first.shape[1])
     met = [sum(first[:, d] * x[d] for d in dims) for x in inputs]
