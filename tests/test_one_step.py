@@ -94,18 +94,18 @@ def test_chebyshev_on_a_flow_agrees_with_a_tight_one() -> None:
         np.testing.assert_allclose(run.losses, exact.losses, rtol=room)
 
 
-def test_the_shared_pulls_closed_form_is_the_exponential() -> None:
+def test_the_parts_of_a_shared_pull_grow_by_themselves() -> None:
     rng = np.random.default_rng(0)
     weights = [rng.normal(size=(7, 4)), rng.normal(size=(3, 7))]
     pull, flat = rng.normal(size=(3, 4)), np.concatenate([np.ravel(w) for w in weights])
     shared = SharedPull(pull, 0.5)
     generator = np.block([[np.zeros((4, 4)), pull.T], [pull, np.zeros((3, 3))]])
-    neurons = np.concatenate([weights[0].T, weights[1]])
-    moved = expm(0.5 * generator) @ neurons
-    np.testing.assert_allclose(shared.moved(flat, 0.5), np.concatenate([moved[:4].T.ravel(), moved[4:].ravel()]))
-    np.testing.assert_allclose(shared.moved(shared.moved(flat, 0.5), -0.5), flat, atol=1e-13)
-    speed = generator @ neurons
-    np.testing.assert_allclose(shared.velocity(flat), np.concatenate([speed[:4].T.ravel(), speed[4:].ravel()]))
+    neurons = expm(0.5 * generator) @ np.concatenate([weights[0].T, weights[1]])
+    right, parts = np.concatenate([neurons[:4].T.ravel(), neurons[4:].ravel()]), shared.parts(flat)
+    np.testing.assert_allclose(shared.parts(right), parts * np.exp(0.5 * shared.rates))
+    moved = flat.copy()
+    shared.add(parts * np.expm1(0.5 * shared.rates), moved)
+    np.testing.assert_allclose(moved, right)
 
 
 def symmetric(loss):

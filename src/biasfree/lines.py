@@ -1,10 +1,10 @@
 """Lines and rays through the origin: what a network without biases can tell apart.
 
-Two vectors that differ by a factor share a switching surface and, up to that factor, every response. Samples and
-rows of
+Two vectors that differ by a factor share a switching surface and, up to that factor, every response. Samples and rows of
 W₁ are therefore grouped by line: x_i = t_i d_l with d_l the unit direction of line l and t_i of either sign.
 """
 
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from biasfree import checks
 TOLERANCE = 1e-12
 _PROJECTIONS = 3
 _LEFT = 1e-11
+_known: dict[tuple[int, float], tuple[weakref.ref, "Lines"]] = {}  # of arrays that are still there and cannot change
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,18 @@ def lines(vectors: Float[Any, "vectors dim"], tolerance: float = TOLERANCE) -> L
     >>> grouped.position
     array([  5., -10.,   1.])
     """
-    vectors = checks.numeric(vectors, "vectors")
+    if not (isinstance(vectors, np.ndarray) and vectors.base is None and not vectors.flags.writeable):
+        return _grouped(checks.numeric(vectors, "vectors"), tolerance)
+    key = id(vectors), tolerance  # the inputs of a data set, which many ask for
+    if key not in _known:
+        grouped = _grouped(checks.numeric(vectors, "vectors"), tolerance)
+        for array in (grouped.directions, grouped.member, grouped.position):
+            array.flags.writeable = False
+        _known[key] = weakref.ref(vectors, lambda _: _known.pop(key, None)), grouped
+    return _known[key][1]
+
+
+def _grouped(vectors: Float[np.ndarray, "vectors dim"], tolerance: float) -> Lines:
     # Divided by its largest entry first, so that squares neither overflow nor underflow.
     size = np.abs(vectors).max(axis=1, initial=0.0)
     off_origin = np.flatnonzero(size)

@@ -7,6 +7,8 @@ and ends in closed form where it comes to rest (``_rest_watch``, ``_steady``).
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from biasfree.dynamics import _field, _status, _stepper
 from biasfree.dynamics._early_jump import EarlyJump
 from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
@@ -31,19 +33,23 @@ class Adaptive:
         self._problem = _field.by_moments(whole, plan.network, plan.loss)
         self._kind = _field.Kind(plan.loss, plan.network.architecture, plan.clock)
         self._early, self._watch = EarlyJump(plan), RestWatch(plan)
-        self._state: _stepper.State | None = None
         weights = plan.network.weights
         level = float(_field.log_loss(weights, self._problem, self._kind))
         self._control = _stepper.Control(plan.rtol, plan.atol, plan.smallest_step, level, plan.stop.level)
         self._stepper = _stepper.Stepper(self._problem, self._kind, method, self._control, weights)
+        with np.errstate(all="ignore"):  # looked for, at last by the guard
+            self._state = self._stepper.start(weights, plan.start)
         self._leapt = self._rested = ""
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything moves now."""
+        return bool(self._state.velocity.any())
 
     def advance(self, budget: Budget) -> Piece:
         """Go on, within the budget."""
-        first, level = self._state is None, self._control.initial_log_loss
-        if self._state is None:
-            self._state = self._stepper.start(self._plan.network.weights, self._plan.start)
-        if first and level <= self._plan.stop.level > -math.inf:
+        first = self._state.accepted + self._state.rejected == 0 and not self._leapt
+        if first and self._control.initial_log_loss <= self._plan.stop.level > -math.inf:
             return self._standing(self._state, ended=_status.at_level_from_start())
         return self._leap(self._state) or self._rest(self._state) or self._steps(self._state, budget)
 
@@ -72,7 +78,8 @@ class Adaptive:
         time, weights = state.time, self._stepper.weights(state.flat)
 
         def at(_: float) -> Point:
-            return Point(weights, state.energy, self._stepper.log_loss_at(weights))
+            known = math.isfinite(state.log_loss)
+            return Point(weights, state.energy, state.log_loss if known else self._stepper.log_loss_at(weights))
 
         return Piece(time if begin is None else begin, time, at, self._method, accepted, dense=False, ended=ended)
 
@@ -150,8 +157,6 @@ class Adaptive:
     def counts(self) -> Counts:
         """What it has cost so far; a product of the Hessian with a vector counts as two gradients."""
         state = self._state
-        if state is None:
-            return Counts(0, 0)
         accepted, rejected, chattered = state.accepted, state.rejected, state.chattered
         return Counts(
             evaluations=self._stepper.evaluations + 2 * self._watch.products,

@@ -103,6 +103,10 @@ class Chebyshev:
             step = _stabilised(field, here, first, length, 1 + math.ceil(math.sqrt(1 + _REACH * reach)))
         return step._replace(evaluations=step.evaluations + looked)
 
+    def worse(self, field: VectorField, length: float) -> float:
+        """See ``Steps``."""
+        return 1.0
+
     def _look(self, field: VectorField, here: Flat, first: Flat) -> int:
         """Look for ρ where it is due; how many velocities that took."""
         failed, self._tried, known = self._tried is here, here, self._rate
@@ -134,14 +138,16 @@ def _stabilised(field: VectorField, here: Flat, first: Flat, length: float, stag
     """A step of so many stages; ∫‖Ẇ‖² goes with the weights, by the same rule."""
     begins, rows = _table(stages)
     power = float(first @ first)
-    before, there, energy_before, energy = here, here + begins * length * first, 0.0, begins * power
-    for row in rows:
-        moving = field.velocity(there)
-        after = row.begin * here + row.last * there + row.before * before
-        after += length * (row.moving * moving + row.first * first)
+    there, energy_before, energy = here + begins * length * first, 0.0, begins * power
+    known = np.array([here, there, here, first, first])  # W_0, W_{j−1}, W_{j−2}, Ẇ_{j−1}, Ẇ_0
+    weights = np.array(rows) * [1.0, 1.0, 1.0, length, length]
+    for row, weight in zip(rows, weights, strict=True):
+        known[3] = moving = field.velocity(there)
+        there = weight @ known
+        known[2], known[1] = known[1], there
         energy_after = row.last * energy + row.before * energy_before
         energy_after += row.moving * float(moving @ moving) + row.first * power
-        before, there, energy_before, energy = there, after, energy, energy_after
+        energy_before, energy = energy, energy_after
     moving = field.velocity(there)
     parts = np.array([(here - there) / length, first, moving])
     return Step(there, moving, energy, parts, _ESTIMATE, stages)

@@ -152,8 +152,6 @@ def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> A
 
 def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCallback | None) -> Outcome:
     """Run one method; a start that nothing moves needs none."""
-    if method != "exact" and stands_still(plan):
-        return _loop.run(Standing(plan), plan, recorder, progress)
     from biasfree.dynamics.exact import Exact, one_thread
 
     integrator: Integrator
@@ -164,6 +162,8 @@ def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCa
 
         integrator = steps = Adaptive(plan, method)
         by_one = steps.by_line
+        if not steps.moves and stands_still(plan):
+            integrator = Standing(plan)
     with one_thread() if by_one else contextlib.nullcontext():
         return _loop.run(integrator, plan, recorder, progress)
 

@@ -10,11 +10,9 @@ parts of all blocks may go to a thread each. How many parts there are does not d
 
 import ctypes
 import functools
-import itertools
 import math
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref
 from typing import Any, NamedTuple
 
@@ -32,7 +30,11 @@ Flat = Float[np.ndarray, "size"]
 BLOCK, _GROUP = 96, 16  # lines of a block at most, and neurons that are taken together, as in C
 _CACHED = 24_000  # numbers wᵀd of a block: with all beside them they fit into half a megabyte
 _PARTS = 4  # of all blocks, whose sums are added at the end
-_WIDE = structure("Wide", "p blocks across kept d slope i odd single width dim padded outputs outputs_padded")
+_WIDE = structure(
+    "Wide",
+    "p blocks across kept ends room d slope at_zero "
+    "i odd single width dim padded outputs outputs_padded parts room_size",
+)
 
 
 class ManyLines:
@@ -48,70 +50,52 @@ class ManyLines:
             float(problem.weight_decay),
         )  # fmt: skip
         data, slope = _one_sided(data, float(problem.slope))
-        self._a, self._decay, self._directions = data.a, data.decay, data.directions
-        self._at_zero = float(problem.slope) / data.a if data.a > 0 else 0.0  # of the linear part, at w = 0
-        self._width, self._dim, self._outputs = width, inputs.shape[1], data.outputs
-        self._padded, self._outputs_padded = _fours(self._dim), _fours(self._outputs)
-        self._blocks = list(_blocks(data, max(12, min(BLOCK, _CACHED // width // 12 * 12))))
-        self._c_blocks = (type(data.c) * len(self._blocks))(*(block.data.c for block in self._blocks))
-        self._c_across = np.array([address(block.across) for block in self._blocks], dtype=np.int64)
-        self._c_kept = np.array([address(block.kept, np.int64) for block in self._blocks], dtype=np.int64)
+        self._directions, self._outputs, self._dim = data.directions, data.outputs, inputs.shape[1]
+        padded, outputs_padded = _fours(self._dim), _fours(self._outputs)
+        blocks = list(_blocks(data, max(12, min(BLOCK, _CACHED // width // 12 * 12))))
+        parts = min(_PARTS, len(blocks))
+        room = (width + 4 * self._outputs + 1) * BLOCK + (width + self._outputs + _GROUP) * padded
+        room += (self._outputs + width) * padded + width * outputs_padded
+        self._linear, self._levels = np.empty((self._outputs, self._dim)), np.empty(len(blocks))
+        self._own = address(self._linear), address(self._levels)
+        self._held = (  # by what C reads
+            blocks,
+            (type(data.c) * len(blocks))(*(block.data.c for block in blocks)),
+            np.array([address(block.across) for block in blocks], dtype=np.int64),
+            np.array([address(block.kept, np.int64) for block in blocks], dtype=np.int64),
+            np.linspace(0, len(blocks), parts + 1).astype(np.int64),
+            np.empty((parts, room)),
+        )
+        _, c_blocks, across, kept, ends, rooms = self._held
         self._wide: Any = _WIDE(
-            ctypes.addressof(self._c_blocks), address(self._c_across, np.int64), address(self._c_kept, np.int64), slope,
-            self._a > 0, slope >= 0 and bool((np.diff(data.begin) == 1).all()), width, self._dim, self._padded,
-            self._outputs, self._outputs_padded,
+            ctypes.addressof(c_blocks), address(across, np.int64), address(kept, np.int64), address(ends, np.int64),
+            address(rooms), slope, float(problem.slope) / data.a if data.a > 0 else 0.0, data.a > 0,
+            slope >= 0 and bool((np.diff(data.begin) == 1).all()), width, self._dim, padded, self._outputs,
+            outputs_padded, parts, room,
         )  # fmt: skip
-        ends = np.linspace(0, len(self._blocks), min(_PARTS, len(self._blocks)) + 1).astype(int).tolist()
-        self._parts = list(itertools.pairwise(ends))
-        room = (width + 4 * self._outputs + 1 + self._outputs_padded) * BLOCK
-        self._room = np.empty((len(self._parts), room + (width + self._outputs + _GROUP) * self._padded))
 
-    def velocity(
-        self, first: Float[np.ndarray, "width dim"], second: Float[np.ndarray, "outputs width"]
-    ) -> tuple[Flat, Float[np.ndarray, "outputs dim"]]:
+    def velocity(self, flat: Flat) -> tuple[Flat, Float[np.ndarray, "outputs dim"]]:
         """Of all weights, in one row, and Σ p dᵀ, the linear part's pull."""
-        linear = self._a * (second @ first)
-        sizes = (self._outputs * self._padded, self._width * self._padded, self._width * self._outputs_padded)
-        sums = np.zeros((len(self._parts), sum(sizes)))
-        ends = np.cumsum(sizes) * sums.itemsize
-
-        def add(part: int) -> None:
-            begin = address(sums[part])
-            engine().biasfree_wide_velocity(
-                byref(self._wide), *self._parts[part], address(first), address(second), address(linear), begin,
-                begin + int(ends[0]), begin + int(ends[1]), address(self._room[part]),
-            )  # fmt: skip
-
-        _in_threads(add, len(self._parts))
-        whole, bent_first, bent_second = np.split(sums.sum(axis=0), np.cumsum(sizes)[:-1])
-        pull = whole.reshape(self._outputs, -1)[:, : self._dim]
-        moving = np.empty(self._width * (self._dim + self._outputs))
-        end = self._width * self._dim
-        alike = second.T @ pull
-        first_moving = alike + bent_first.reshape(self._width, -1)[:, : self._dim]
-        nothing = ~first.any(axis=1)
-        if self._a > 0 and nothing.any():  # σ'(0) = α on both sides of every line
-            first_moving[nothing] = self._at_zero * alike[nothing]
-        moving[:end] = first_moving.ravel()
-        moving[end:] = (pull @ first.T + bent_second.reshape(self._width, -1)[:, : self._outputs].T).ravel()
-        if self._decay:
-            moving[:end] -= self._decay * first.ravel()
-            moving[end:] -= self._decay * second.ravel()
+        pull, moving = np.empty((self._outputs, self._dim)), np.empty(flat.size)
+        engine().biasfree_wide_velocity(
+            byref(self._wide), address(flat), _processors(), self._own[0], address(pull), self._own[1], address(moving)
+        )
         return moving, pull
 
-    def log_loss(self, first: Float[np.ndarray, "width dim"], second: Float[np.ndarray, "outputs width"]) -> float:
+    def log_loss(self) -> float:
+        """Ln L where the last velocity was taken, if it is a by-product of that: under square loss, and where each line
+        has one sample under cross-entropy; else NaN."""
+        return self._level()
+
+    def log_loss_at(self, flat: Flat) -> float:
         """Ln L."""
-        linear, levels = self._a * (second @ first), np.empty(len(self._blocks))
+        engine().biasfree_wide_levels(byref(self._wide), address(flat), _processors(), *self._own)
+        return self._level()
 
-        def add(part: int) -> None:
-            engine().biasfree_wide_levels(
-                byref(self._wide), *self._parts[part], address(first), address(second), address(linear),
-                address(levels), address(self._room[part]),
-            )  # fmt: skip
-
-        _in_threads(add, len(self._parts))
-        top = float(levels.max())
-        return top + math.log(float(np.exp(levels - top).sum())) if math.isfinite(top) else top
+    def _level(self) -> float:
+        """Of all blocks."""
+        top = float(self._levels.max())
+        return top + math.log(float(np.exp(self._levels - top).sum())) if math.isfinite(top) else top
 
     def active(self, first: Float[np.ndarray, "width dim"]) -> Bool[np.ndarray, "width lines"]:
         """Which neurons are on the positive side of which lines."""
@@ -170,7 +154,7 @@ def _blocks(data: Data, size: int) -> Iterator[_Block]:
         across[:, : len(kept)] = transposed.T
         part = data._replace(
             transposed=transposed,
-            begin=np.pad(np.concatenate([[0], np.cumsum(counts)]), (0, more), mode="edge").astype(np.int64),
+            begin=np.concatenate([[0], np.cumsum(counts), np.full(more, counts.sum())]).astype(np.int64),
             position=np.ascontiguousarray(data.position[samples]),
             target=np.ascontiguousarray(data.target[samples]),
             powers=_filled(data.powers[:, chosen], more),
@@ -183,21 +167,9 @@ def _blocks(data: Data, size: int) -> Iterator[_Block]:
 
 def _filled(array: np.ndarray, more: int) -> np.ndarray:
     """With so many zeros at the end of each row."""
-    return np.ascontiguousarray(np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, more)]))
-
-
-def _in_threads(work: Any, parts: int) -> None:
-    """``work(part)`` for all parts, beside each other as far as there are processors for it."""
-    threads = min(_processors(), parts)
-    others = [_pool().submit(_all_of, work, range(n, parts, threads)) for n in range(1, threads)]
-    _all_of(work, range(0, parts, threads))
-    for other in others:
-        other.result()
-
-
-def _all_of(work: Any, parts: range) -> None:
-    for part in parts:
-        work(part)
+    wide = np.zeros((*array.shape[:-1], array.shape[-1] + more))
+    wide[..., : array.shape[-1]] = array
+    return wide
 
 
 @functools.cache
@@ -206,12 +178,3 @@ def _processors() -> int:
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = [os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")]
     return max(1, min([there, *(int(limit) for limit in limits if limit.isdigit())]))
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_PARTS - 1, thread_name_prefix="biasfree")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads

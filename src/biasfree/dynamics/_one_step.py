@@ -10,7 +10,8 @@ from biasfree.dynamics._runge_kutta import METHODS, Method, energy_of
 from biasfree.dynamics._vector_field import VectorField
 
 Flat = Float[np.ndarray, "size"]
-_BEGIN = 0.5  # e-folds of the first step beside a shared pull
+_BEGIN = 2.0  # e-folds of the first step beside a shared pull
+_MOST_WORSE = 10.0  # e-folds by which the next step's error may be thought to grow
 _GROWTH = 4.0  # e-folds of a step in closed form: there and back they cost e^8 of 16 digits
 
 
@@ -49,6 +50,9 @@ class Steps(Protocol):
     def take(self, field: VectorField, here: Flat, first: Flat, length: float) -> Step:
         """The step of a length from ``here``, where the velocity is ``first``."""
 
+    def worse(self, field: VectorField, length: float) -> float:
+        """By what factor the error of a step is larger when the step begins so much later, as far as that is known."""
+
 
 class RungeKutta:
     """A Runge–Kutta method of fixed stages."""
@@ -70,45 +74,48 @@ class RungeKutta:
         stages, there = field.stages(here, first, length, method)
         return Step(there, stages[-1], energy_of(stages, method), stages, method, len(method.b))
 
+    def worse(self, field: VectorField, length: float) -> float:
+        """See ``Steps``."""
+        return 1.0
+
 
 class SharedPull:
-    """ẇ = Aᵀv, v̇ = Aw of all neurons: with A = Σ s u tᵀ their parts along t and u mix as e^{±s·time}."""
+    """ẇ = Aᵀv, v̇ = Aw of all neurons: with A = Σ s u tᵀ their parts along t and u mix as e^{±s·time}.
+
+    The parts of a neuron are tᵀw + uᵀv and tᵀw − uᵀv, for each t and u: the first grow, the second shrink, and the rest
+    of its weights stays.
+    """
 
     def __init__(self, pull: Float[np.ndarray, "outputs dim"], longest: float) -> None:
         """A, made smaller where e^{s·longest} would lose digits."""
         outer, sizes, inner = np.linalg.svd(pull, full_matrices=False)
         self._outer, self._inner, self._columns = outer, inner.T, sum(pull.shape)
-        self._rates = sizes * min(1.0, _GROWTH / (float(sizes[0]) * longest)) if sizes[0] > 0 else sizes
+        sizes = sizes * min(1.0, _GROWTH / (float(sizes[0]) * longest)) if sizes[0] > 0 else sizes
+        self.rates: Float[np.ndarray, "parts"] = np.concatenate([sizes, -sizes])  # at which the parts grow
 
-    def velocity(self, flat: Flat) -> Flat:
-        """Of weights in a row."""
-        along, out = self._parts(flat)
-        return self._joined(out * self._rates, along * self._rates)
-
-    def moved(self, flat: Flat, time: float) -> Flat:
-        """Weights, in a row, after a time."""
-        along, out = self._parts(flat)
-        more, mixed = np.cosh(self._rates * time) - 1, np.sinh(self._rates * time)
-        return flat + self._joined(more * along + mixed * out, more * out + mixed * along)
-
-    def _parts(self, flat: Flat) -> tuple[np.ndarray, np.ndarray]:
-        """Of every neuron, along t and along u."""
+    def parts(self, flat: Flat) -> Float[np.ndarray, "width parts"]:
+        """Of every neuron's weights, all in a row."""
         width, dim = flat.size // self._columns, len(self._inner)
-        first, second = flat[: width * dim].reshape(width, dim), flat[width * dim :].reshape(-1, width)
-        return first @ self._inner, second.T @ self._outer
+        along = flat[: width * dim].reshape(width, dim) @ self._inner
+        out = flat[width * dim :].reshape(-1, width).T @ self._outer
+        return np.concatenate([along + out, along - out], axis=1)
 
-    def _joined(self, along: np.ndarray, out: np.ndarray) -> Flat:
-        """The weights that have such parts and nothing else."""
-        return np.concatenate([(along @ self._inner.T).ravel(), (self._outer @ out.T).ravel()])
+    def add(self, parts: Float[np.ndarray, "width parts"], flat: Flat) -> None:
+        """To weights in a row what has such parts and nothing else."""
+        width, dim = len(parts), len(self._inner)
+        grown, shrunk = np.split(0.5 * parts, 2, axis=1)
+        flat[: width * dim].reshape(width, dim)[:] += (grown + shrunk) @ self._inner.T
+        flat[width * dim :].reshape(-1, width)[:] += self._outer @ (grown - shrunk).T
 
 
 class AlongSharedPull:
     """A Runge–Kutta method for what the flow does beside one pull that all neurons share.
 
-    On symmetric data every neuron feels the same A, and little else. That motion has a closed form Φ_t for an A that is
-    kept over a step, so a method is applied to z = Φ_{−t}W, whose velocity is what remains (Lawson's way). While
-    outputs are small A hardly changes: steps are as long as times that are saved allow, where W itself would need
-    several for each factor of e. Any A will do; the last one seen is taken.
+    On symmetric data every neuron feels the same A, and little else. That motion has a closed form for an A that is
+    kept over a step: parts c of neurons grow as e^{st}. So a method is applied to z = e^{−st}c, whose velocity is what
+    remains (Lawson's way), and to all else as ever. While outputs are small A hardly changes: steps are as long as times
+    that are saved allow, where c itself would need several for each factor of e. Any A will do; the last one seen is
+    taken.
     """
 
     longest = math.inf
@@ -117,7 +124,7 @@ class AlongSharedPull:
         """One of ``_runge_kutta.METHODS``."""
         self._method = METHODS[name]
         self.order = self._method.order
-        self._nodes = [*self._method.a.sum(axis=1), 1.0]
+        self._nodes = np.append(self._method.a.sum(axis=1), 1.0)
         # The estimates of the error are summed up before they are moved to the step's end: one row for each.
         estimates = [each for each in (self._method.error, self._method.second) if each is not None]
         self._estimates, alone = np.array(estimates), np.eye(len(estimates))
@@ -131,21 +138,38 @@ class AlongSharedPull:
         size = 0.0 if pull is None else float(np.linalg.norm(pull, 2))
         return (_BEGIN / size if size > 0 else 0.0), 0
 
+    def worse(self, field: VectorField, length: float) -> float:
+        """See ``Steps``: outputs, which are all that disturbs the shared pull, grow by twice its rate."""
+        pull = field.shared_pull()
+        return 1.0 if pull is None else math.exp(min(2 * float(np.linalg.norm(pull, 2)) * length, _MOST_WORSE))
+
     def take(self, field: VectorField, here: Flat, first: Flat, length: float) -> Step:
         """See ``Steps``."""
         method, pull = self._method, field.shared_pull()
         assert pull is not None
-        shared, nodes = SharedPull(pull, length), [node * length for node in self._nodes]
-        stages, powers, moving, there = np.empty((len(nodes), here.size)), [], first, here
-        for s, time in enumerate(nodes):
+        shared, times = SharedPull(pull, length), length * self._nodes
+        back = np.exp(-np.outer(times, shared.rates))  # what brings a part back to the step's begin
+        stages, moving, there = np.empty((len(times), here.size)), first, here
+        begins = begun = shared.parts(here)
+        known, remaining = (np.empty((len(times), *begun.shape)) for _ in range(2))  # parts of ċ, and ż
+        for s, growth in enumerate(back):
             if s:
-                weights = method.a[s, :s] if s < len(method.b) else method.b
-                there = shared.moved(here + length * (weights @ stages[:s]), time)
+                weights = length * (method.a[s, :s] if s < len(method.b) else method.b)
+                there = here + weights @ stages[:s]
+                begun = (begins + _summed(weights, remaining[:s])) / growth
+                shared.add(begun - begins - _summed(weights, known[:s]), there)
                 moving = field.velocity(there)
-            stages[s] = shared.moved(moving - shared.velocity(there), -time)
-            powers.append(float(moving @ moving))
-        parts = np.array([shared.moved(estimate, length) for estimate in self._estimates @ stages])
-        return Step(there, moving, float(method.b @ powers[:-1]), parts, self._rule, len(method.b))
+            stages[s], known[s] = moving, shared.parts(moving)
+            remaining[s] = (known[s] - shared.rates * begun) * growth
+        parts = self._estimates @ stages
+        for weights, part in zip(self._estimates, parts, strict=True):
+            shared.add(_summed(weights, remaining) / back[-1] - _summed(weights, known), part)
+        energy = energy_of(stages, method)
+        return Step(there, moving, energy, parts, self._rule, len(method.b))
+
+
+def _summed(weights: Float[np.ndarray, "s"], each: Float[np.ndarray, "s width parts"]) -> np.ndarray:
+    return np.tensordot(weights, each, 1)
 
 
 def shared_or_plain(name: str, field: VectorField) -> AlongSharedPull | RungeKutta:

@@ -68,7 +68,7 @@ class State(NamedTuple):
     smallest: float = math.inf  # smallest accepted step
     chattered: int = 0  # accepted steps in which an activation changed straight back
     chatter_step: float = math.inf  # smallest of these
-    log_loss: float = math.nan  # where a level is asked for
+    log_loss: float = math.nan  # near a level that is asked for, or where it costs nothing
     level_reached: bool = False
     retried: bool = False  # the last attempt from here was rejected
     failed: bool = False  # no smaller step would change the time
@@ -186,7 +186,7 @@ class Stepper:
                 step=wanted, power=trial.power, rejected=state.rejected + 1, caution=caution, retried=True,
                 failed=state.time + wanted <= state.time, overflowed=not trial.finite,
             )  # fmt: skip
-        log_loss = self._field.log_loss() if self._near_level(state, trial) else math.nan
+        log_loss = self._field.log_loss() if self._near_level(state, trial) else self._field.known_log_loss()
         return state._replace(
             time=trial.end, step=wanted, flat=trial.there, velocity=trial.velocity,
             energy=state.energy + trial.energy, power=trial.power, accepted=state.accepted + 1,
@@ -212,13 +212,14 @@ class Stepper:
         Where ln L falls ever more slowly, as at the end of a fit, such a step ends just short of the level or just
         beyond it. Steps that are long would else end far beyond.
         """
-        if not state.log_loss > self._control.stop_log_loss:  # nor where it is not a number
+        remains = state.log_loss - self._control.stop_log_loss
+        if not 0 < remains < math.log(_FAR):  # nor where it is not a number
             return math.inf
         with np.errstate(all="ignore"):
             slope = float(state.velocity @ state.velocity) * (
                 1.0 if self._kind.clock == "loss" else float(np.exp(-state.log_loss))
             )
-        return _AIM * (state.log_loss - self._control.stop_log_loss) / slope if 0 < slope < math.inf else math.inf
+        return _AIM * remains / slope if 0 < slope < math.inf else math.inf
 
     def _seen_crossings(self, state: State, trial: _Trial) -> tuple[Active, Active, bool]:
         """The activations, which of them changed, and whether any changed straight back; not after large steps."""
@@ -239,7 +240,8 @@ class Stepper:
     def _next_step(self, state: State, trial: _Trial) -> float:
         if not trial.finite:
             return _TRY_AGAIN * trial.step
-        factor = _SAFETY * trial.ratio ** (-1.0 / self._steps.order) if trial.ratio > 0 else math.inf
+        worse = self._steps.worse(self._field, trial.step) ** (1.0 / self._steps.order) if trial.ok else 1.0
+        factor = _SAFETY / worse * trial.ratio ** (-1.0 / self._steps.order) if trial.ratio > 0 else math.inf
         # Near the smallest step it is jumps that limit it: grow carefully, and do not feel the way down again.
         near_floor = trial.step < _NEAR * trial.floor
         most = _GROW_NEAR_FLOOR if near_floor else 1.0 if state.retried else _GROW
@@ -248,7 +250,7 @@ class Stepper:
         if not trial.tame and trial.step <= trial.floor:
             wanted = trial.step * factor
         # A step cut short to land on a time says nothing against the one that was planned.
-        return max(wanted, state.step) if trial.ok and trial.lands else wanted
+        return max(wanted, state.step / worse) if trial.ok and trial.lands else wanted
 
     # What the weights are asked for
 

@@ -60,6 +60,9 @@ class VectorField(Protocol):
     def log_loss(self) -> float:
         """Ln L there."""
 
+    def known_log_loss(self) -> float:
+        """Ln L there where it costs nothing, else NaN."""
+
     def log_loss_at(self, weights: Weights) -> float:
         """Ln L anywhere, where this is the quickest way to it; else NaN."""
 
@@ -80,6 +83,10 @@ def vector_field(layers: Layers, problem: Problem, kind: Kind) -> VectorField:
 
 class _StageByStage(abc.ABC):
     """Stages by one velocity after the other."""
+
+    def known_log_loss(self) -> float:
+        """See ``VectorField``."""
+        return math.nan
 
     def log_loss_at(self, weights: Weights) -> float:
         """See ``VectorField``."""
@@ -110,13 +117,13 @@ class ByLine(_StageByStage):
     def __init__(self, layers: Layers, problem: Problem, kind: Kind) -> None:
         """Lay the lines out."""
         self._layers, self._lines = layers, ManyLines(layers.shapes[0][0], problem, kind)
-        self._weights: Weights = ()  # where the last velocity was taken
+        self._flat = np.zeros(0)  # where the last velocity was taken
         self._pull = np.zeros((layers.shapes[1][0], layers.shapes[0][1]))  # Σ p dᵀ there
 
     def velocity(self, flat: Flat) -> Flat:
         """Of all weights."""
-        self._weights = self._layers.of(np.ascontiguousarray(flat))
-        moving, self._pull = self._lines.velocity(*self._weights)
+        self._flat = np.ascontiguousarray(flat)
+        moving, self._pull = self._lines.velocity(self._flat)
         return moving
 
     def shared_pull(self) -> Float[np.ndarray, "outputs dim"] | None:
@@ -125,15 +132,20 @@ class ByLine(_StageByStage):
 
     def active(self) -> Active:
         """See ``VectorField``; per line instead of per sample."""
-        return (self._lines.active(self._weights[0]),)
+        return (self._lines.active(self._layers.of(self._flat)[0]),)
+
+    def known_log_loss(self) -> float:
+        """See ``VectorField``."""
+        return self._lines.log_loss()
 
     def log_loss(self) -> float:
         """See ``VectorField``."""
-        return self._lines.log_loss(*self._weights)
+        known = self.known_log_loss()
+        return known if math.isfinite(known) else self._lines.log_loss_at(self._flat)
 
     def log_loss_at(self, weights: Weights) -> float:
         """See ``VectorField``."""
-        return self._lines.log_loss(*(np.ascontiguousarray(layer, dtype=float) for layer in weights))
+        return self._lines.log_loss_at(np.concatenate([np.ravel(layer) for layer in weights]))
 
 
 class ByNumpy(_StageByStage):
@@ -165,6 +177,10 @@ class ByNumpy(_StageByStage):
 
 class InC:
     """By loops in C."""
+
+    def known_log_loss(self) -> float:
+        """See ``VectorField``."""
+        return math.nan
 
     def log_loss_at(self, weights: Weights) -> float:
         """See ``VectorField``."""

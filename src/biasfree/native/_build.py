@@ -58,7 +58,7 @@ def build(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as room:
         made = Path(room) / target.name
-        libraries = [] if sys.platform == "win32" else ["-lm"]
+        libraries = [] if sys.platform == "win32" else ["-lm", "-pthread"]
         run = subprocess.run(
             [*command, *FLAGS, *map(str, sources()), "-o", str(made), *libraries], capture_output=True, text=True
         )

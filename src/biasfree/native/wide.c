@@ -13,8 +13,14 @@
 
 #include "engine.h"
 
-enum { SET = 0, ADD = 1 };
+#ifndef _WIN32
+#include <pthread.h>
+#endif
+
+enum { SET = 0, ADD = 1 }; /* what is done with a product */
 enum { GROUP = 16, BLOCK = 96 }; /* neurons whose pulls are made together, lines of a block at most */
+enum { MOST_THREADS = 4 };
+#define LEAST_TOTAL 1e-280 /* of losses, above what underflows */
 
 typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
 typedef int64_t Bits __attribute__((vector_size(32), aligned(8), may_alias));
@@ -23,13 +29,15 @@ typedef struct {
     const Data *blocks;
     const double *const *across; /* per block (lines, its dim padded to fours) */
     const int64_t *const *kept;  /* per block the dimensions in which its lines are not zero; its dim is their number */
-    double slope;
-    int64_t odd, single; /* whether there is lin; whether each line has one sample, at t = 1 */
-    int64_t width, dim, padded, outputs, outputs_padded;
+    const int64_t *ends;         /* of each part's blocks */
+    double *room;                /* as much for each part */
+    double slope, at_zero;       /* behind a line; of the linear part, of a neuron with w = 0 */
+    int64_t odd, single;         /* whether there is lin; whether each line has one sample, at t = 1 */
+    int64_t width, dim, padded, outputs, outputs_padded, parts, room_size;
 } Wide;
 
-/* What a block works in. */
-typedef struct { double *along, *work, *turned, *columns; } Room;
+/* What a part works in: wᵀd of a block, its outputs and then pulls, columns of matrices; and the sums it makes. */
+typedef struct { double *along, *work, *columns, *all, *bent_w, *bent_v; } Room;
 
 static int64_t fours(int64_t count) { return (count + 3) / 4 * 4; }
 
@@ -42,6 +50,8 @@ typedef struct {
 #define ON(name) name##_plain
 #define KIND
 #define PLUS(sum, one, other) ((sum) + (one) * (other))
+#define CHOSEN(where, one, other) ((Four)(((Bits)(where) & (Bits)(one)) | (~(Bits)(where) & (Bits)(other))))
+#define MOST(one, other) CHOSEN((one) > (other), one, other)
 #include "tiles.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -49,82 +59,23 @@ typedef struct {
 #define ON(name) name##_fused
 #define KIND __attribute__((target("avx2,fma")))
 #define PLUS(sum, one, other) _mm256_fmadd_pd(one, other, sum)
+#define CHOSEN(where, one, other) _mm256_blendv_pd(other, one, (Four)(where))
+#define MOST(one, other) _mm256_max_pd(one, other)
 #include "tiles.h"
+
+static int fuses(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+#define BEST(name) (fuses() ? name##_fused : name##_plain) /* as this processor does it best */
+#else
+#define BEST(name) name##_plain
 #endif
 
-/* to = a·b, or to += a·b, as this processor does it best. */
 static void product(Factor a, const double *b, int64_t b_row, int64_t length, double *to, int64_t to_row, int64_t rows,
                     int64_t columns, int add) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        product_fused(a, b, b_row, length, to, to_row, rows, columns, add);
-        return;
-    }
-#endif
-    product_plain(a, b, b_row, length, to, to_row, rows, columns, add);
-}
-
-/* In front of a line what is there, behind it times the slope. Four at a time by hand: what compilers make of the choice is
-   a branch, which is guessed wrong half of the time. */
-WITHIN void put_sloped(const double *along, const double *numbers, double slope, double *to) {
-    const Four side = *(const Four *)along, here = *(const Four *)numbers, none = {0.0, 0.0, 0.0, 0.0};
-    const Four slopes = {slope, slope, slope, slope}, behind = slopes * here;
-    const Bits front = (Bits)(side > none);
-    *(Four *)to = (Four)((front & (Bits)here) | (~front & (Bits)behind));
-}
-
-FOUR_AT_A_TIME static void sloped(const double *along, const double *numbers, int64_t count, double slope, double *to) {
-    for (int64_t i = 0; i < count; i += 4) put_sloped(along + i, numbers + i, slope, to + i);
+    BEST(product)(a, b, b_row, length, to, to_row, rows, columns, add);
 }
 
 FOUR_AT_A_TIME static void times(double factor, int64_t count, double *numbers) {
     for (int64_t i = 0; i < count; i++) numbers[i] *= factor;
-}
-
-/* e^x of four numbers that are not positive; 0 below 2^-1020. With n = x/ln 2 rounded, e^(x − n ln 2) is its Taylor
-   polynomial (the next term is below 4e-18 there) and n goes to the exponent's bits. */
-WITHIN void put_exponential(const double *numbers, double *to) {
-    static const double digits[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-                                    1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0};
-    const Four x = *(const Four *)numbers, least = {-707.0, -707.0, -707.0, -707.0};
-    const Bits in_range = (Bits)(x > least);
-    const double whole = 6755399441055744.0; /* 1.5·2^52: what is added to it is rounded, its last bits are n */
-    const Four shift = {whole, whole, whole, whole}, shifted = x * 1.4426950408889634 + shift, n = shifted - shift;
-    const Four left = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
-    Four sum = {digits[0], digits[0], digits[0], digits[0]};
-    for (int i = 1; i < 14; i++) sum = sum * left + digits[i];
-    *(Four *)to = (Four)(in_range & ((Bits)sum + ((Bits)shifted << 52))) + 0.0 * x; /* what is no number stays none */
-}
-
-/* q of a block whose lines have a sample each, at t = 1, under cross-entropy on the time clock, in place of even: y − p, of
-   the class in front from the probability of all others. */
-FOUR_AT_A_TIME static void put_class_pulls(double *even, const double *y, int64_t lines, int64_t outputs, double samples) {
-    const Four none = {0.0, 0.0, 0.0, 0.0};
-    for (int64_t line = 0; line < lines; line += 4) {
-        Four most = *(const Four *)(even + line), others = none;
-        Bits leads = {0, 0, 0, 0};
-        for (int64_t k = 1; k < outputs; k++) {
-            const Four f = *(const Four *)(even + k * lines + line);
-            const Bits more = (Bits)(f > most), own = {k, k, k, k};
-            most = (Four)((more & (Bits)f) | (~more & (Bits)most));
-            leads = (more & own) | (~more & leads);
-        }
-        for (int64_t k = 0; k < outputs; k++) {
-            Four *here = (Four *)(even + k * lines + line);
-            const Bits own = {k, k, k, k};
-            *here -= most;
-            put_exponential((const double *)here, (double *)here);
-            others += (Four)((Bits)*here & (leads != own));
-        }
-        const Four each = 1.0 / (1.0 + others);
-        for (int64_t k = 0; k < outputs; k++) {
-            Four *here = (Four *)(even + k * lines + line);
-            const Four target = *(const Four *)(y + k * lines + line);
-            const Bits own = {k, k, k, k}, first = leads == own;
-            const Four plain = target - each * *here, leading = each * (target * others - (1.0 - target));
-            *here = (Four)((first & (Bits)leading) | (~first & (Bits)plain)) / samples;
-        }
-    }
 }
 
 /* Columns of a matrix that a block needs, side by side; `to` has a row for each row. */
@@ -157,72 +108,173 @@ static void block_outputs(const Wide *wide, int64_t n, const double *w, const do
     w = taken(wide, n, w, width, room->columns);
     for (int64_t h = 0; h < width; h += GROUP) {
         const int64_t count = h + GROUP < width ? GROUP : width - h;
-        double *own = room->along + h * lines;
-        product((Factor){w + h * dim, dim, 1}, data->transposed, lines, dim, own, lines, count, lines, SET);
-        sloped(own, own, count * lines, wide->slope, shaped);
+        double *along = room->along + h * lines;
+        product((Factor){w + h * dim, dim, 1}, data->transposed, lines, dim, along, lines, count, lines, SET);
+        BEST(shape)(along, count * lines, wide->slope, shaped);
         product((Factor){v + h, width, 1}, shaped, lines, count, even, lines, outputs, lines, ADD);
     }
     times(data->b, outputs * lines, even);
 }
 
 /* Add what a block's pulls make of everything. */
-static void block_pulls(const Wide *wide, int64_t n, const double *v, const Room *room, double *all, double *bent_w,
-                        double *bent_v) {
+static void block_pulls(const Wide *wide, int64_t n, const double *v, const Room *room) {
     const Data *data = wide->blocks + n;
     const int64_t lines = data->lines, width = wide->width, outputs = wide->outputs, few = wide->outputs_padded;
     const int64_t padded = fours(data->dim), whole = data->dim == wide->dim;
     const double *across = wide->across[n], *q = room->work + outputs * lines;
     double own[GROUP * BLOCK];
-    memset(room->turned, 0, sizeof(double) * (size_t)(lines * few));
-    for (int64_t k = 0; k < outputs; k++)
-        for (int64_t line = 0; line < lines; line++) room->turned[line * few + k] = q[k * lines + line];
     if (wide->odd) {
-        double *to = whole ? all : room->columns;
+        double *to = whole ? room->all : room->columns;
         product((Factor){room->work, lines, 1}, across, padded, lines, to, padded, outputs, padded, whole ? ADD : SET);
-        if (!whole) given_back(wide, n, to, outputs, all);
+        if (!whole) given_back(wide, n, to, outputs, room->all);
     }
     for (int64_t h = 0; h < width; h += GROUP) {
         const int64_t count = h + GROUP < width ? GROUP : width - h;
         const double *along = room->along + h * lines;
-        double *to = whole ? bent_w + h * padded : room->columns;
+        double *to = whole ? room->bent_w + h * padded : room->columns;
         product((Factor){v + h, 1, width}, q, lines, outputs, own, lines, count, lines, SET);
-        sloped(along, own, count * lines, wide->slope, own);
+        BEST(tilt)(along, count * lines, wide->slope, own);
         product((Factor){own, lines, 1}, across, padded, lines, to, padded, count, padded, whole ? ADD : SET);
-        if (!whole) given_back(wide, n, to, count, bent_w + h * wide->padded);
-        sloped(along, along, count * lines, wide->slope, own);
-        product((Factor){own, lines, 1}, room->turned, few, lines, bent_v + h * few, few, count, few, ADD);
+        if (!whole) given_back(wide, n, to, count, room->bent_w + h * wide->padded);
+        BEST(shape)(along, count * lines, wide->slope, own);
+        BEST(dots)(own, q, lines, room->bent_v + h * few, few, count, outputs);
     }
 }
 
-static Room rooms(const Wide *wide, double *room) {
-    double *work = room + wide->width * BLOCK, *turned = work + (4 * wide->outputs + 1) * BLOCK;
-    return (Room){room, work, turned, turned + wide->outputs_padded * BLOCK};
+/* The numbers that sums take: Σ p dᵀ, (outputs, padded), Σ s' (qᵀv) dᵀ, (width, padded), and Σ s(wᵀd) qᵀ, (width, outputs
+   padded). */
+static int64_t sums_size(const Wide *wide) {
+    return (wide->outputs + wide->width) * wide->padded + wide->width * wide->outputs_padded;
 }
 
-/* Sums over blocks begin to end: Σ p dᵀ to `all`, (outputs, padded), Σ s' (qᵀv) dᵀ to `bent_w`, (width, padded), and
-   Σ s(wᵀd) qᵀ to `bent_v`, (width, outputs padded), all zero before. `linear` is a Σ v wᵀ, (outputs, dim). The room is for
-   (width + 4 outputs + 1 + outputs padded, BLOCK) and (width + outputs + GROUP, padded) numbers. */
-PUBLIC void biasfree_wide_velocity(const Wide *wide, int64_t begin, int64_t end, const double *w, const double *v,
-                                   const double *linear, double *all, double *bent_w, double *bent_v, double *room) {
-    const Room parts = rooms(wide, room);
-    for (int64_t n = begin; n < end; n++) {
-        block_outputs(wide, n, w, v, linear, &parts);
+/* The room of a part; Python makes it, of (width + 4 outputs + 1) BLOCK and (width + outputs + GROUP) padded numbers, and
+   as many as the sums are. */
+static Room room_of(const Wide *wide, int64_t part) {
+    double *along = wide->room + part * wide->room_size, *work = along + wide->width * BLOCK;
+    double *columns = work + (4 * wide->outputs + 1) * BLOCK;
+    double *all = columns + (wide->width + wide->outputs + GROUP) * wide->padded, *bent_w = all + wide->outputs * wide->padded;
+    return (Room){along, work, columns, all, bent_w, bent_w + wide->width * wide->padded};
+}
+
+/* What all threads work at; each takes the next part until none is left. */
+typedef struct {
+    const Wide *wide;
+    const double *w, *v, *linear;
+    double *levels; /* ln L of the samples of each block, as if there were no others but for their number */
+    int64_t pulling, next; /* whether sums are asked for, or levels alone */
+} Work;
+
+/* A block's pulls in place of its outputs, and its level where that costs next to nothing; else it is no number. */
+static double pulls_and_level(const Wide *wide, const Data *data, double *work) {
+    const int64_t size = data->outputs * data->lines;
+    if (wide->single && data->loss == CROSS_ENTROPY) {
+        const double total = data->offset + BEST(put_class_pulls)(work + size, data->sums + size, data->lines, data->outputs,
+                                                                  data->samples);
+        return total > LEAST_TOTAL ? log(total / data->samples) : NAN; /* what has underflowed is not in it */
+    }
+    const double level = data->loss == SQUARE ? log_loss(work, data) : NAN;
+    pulls(work, data, 0.0);
+    return level;
+}
+
+static void sum_part(const Work *work, int64_t part) {
+    const Wide *wide = work->wide;
+    const Room room = room_of(wide, part);
+    if (work->pulling) memset(room.all, 0, sizeof(double) * (size_t)sums_size(wide));
+    for (int64_t n = wide->ends[part]; n < wide->ends[part + 1]; n++) {
         const Data *data = wide->blocks + n;
-        const int64_t size = data->outputs * data->lines;
-        if (wide->single && data->loss == CROSS_ENTROPY)
-            put_class_pulls(parts.work + size, data->sums + size, data->lines, data->outputs, data->samples);
-        else
-            pulls(parts.work, data, 0.0);
-        block_pulls(wide, n, v, &parts, all, bent_w, bent_v);
+        block_outputs(wide, n, work->w, work->v, work->linear, &room);
+        work->levels[n] = work->pulling ? pulls_and_level(wide, data, room.work) : log_loss(room.work, data);
+        if (work->pulling) block_pulls(wide, n, work->v, &room);
     }
 }
 
-/* ln L of the samples of each block, as if there were no others but for their number. */
-PUBLIC void biasfree_wide_levels(const Wide *wide, int64_t begin, int64_t end, const double *w, const double *v,
-                                 const double *linear, double *levels, double *room) {
-    const Room parts = rooms(wide, room);
-    for (int64_t n = begin; n < end; n++) {
-        block_outputs(wide, n, w, v, linear, &parts);
-        levels[n] = log_loss(parts.work, wide->blocks + n);
+static void *sum_parts(void *shared) {
+    Work *work = shared;
+    for (;;) {
+        const int64_t part = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED);
+        if (part >= work->wide->parts) return 0;
+        sum_part(work, part);
     }
+}
+
+/* All parts, beside each other in so many threads. To make one takes 30 microseconds; one that cannot be made is not
+   missed. */
+static void in_threads(Work *work, int64_t threads) {
+#ifdef _WIN32
+    sum_parts(work);
+#else
+    pthread_t others[MOST_THREADS];
+    int64_t made = 0;
+    while (made < threads - 1 && made < MOST_THREADS && pthread_create(others + made, 0, sum_parts, work) == 0) made++;
+    sum_parts(work);
+    for (int64_t i = 0; i < made; i++) pthread_join(others[i], 0);
+#endif
+}
+
+/* a Σ v wᵀ, (outputs, dim). */
+FOUR_AT_A_TIME static void put_linear(const Wide *wide, const double *w, const double *v, double *to) {
+    const int64_t dim = wide->dim, width = wide->width;
+    memset(to, 0, sizeof(double) * (size_t)(wide->outputs * dim));
+    for (int64_t h = 0; h < width; h++)
+        for (int64_t k = 0; k < wide->outputs; k++) {
+            const double factor = wide->blocks[0].a * v[k * width + h];
+            for (int64_t j = 0; j < dim; j++) to[k * dim + j] += factor * w[h * dim + j];
+        }
+}
+
+FOUR_AT_A_TIME static void add_to(const double *numbers, int64_t count, double *to) {
+    for (int64_t i = 0; i < count; i++) to[i] += numbers[i];
+}
+
+static int is_nothing(const double *row, int64_t count) {
+    for (int64_t j = 0; j < count; j++)
+        if (row[j] != 0) return 0;
+    return 1;
+}
+
+/* The velocity from all sums; Σ p dᵀ, (outputs, dim), is what all neurons share. `turned` is its transpose, outputs padded. */
+static void put_velocity(const Wide *wide, const double *w, const double *v, const Room *sums, double *pull,
+                         double *turned, double *moving) {
+    const int64_t dim = wide->dim, width = wide->width, outputs = wide->outputs, padded = wide->padded;
+    const int64_t few = wide->outputs_padded;
+    const double decay = wide->blocks[0].decay;
+    memset(turned, 0, sizeof(double) * (size_t)(dim * few));
+    for (int64_t k = 0; k < outputs; k++)
+        for (int64_t j = 0; j < dim; j++) pull[k * dim + j] = turned[j * few + k] = sums->all[k * padded + j];
+    for (int64_t h = 0; h < width; h++)
+        if (wide->odd && is_nothing(w + h * dim, dim)) { /* σ'(0) is the slope on both sides of every line */
+            double *own = sums->bent_w + h * padded;
+            product((Factor){v + h, 1, width}, sums->all, padded, outputs, own, padded, 1, padded, SET);
+            times(wide->at_zero, dim, own);
+        } else if (wide->odd)
+            product((Factor){v + h, 1, width}, sums->all, padded, outputs, sums->bent_w + h * padded, padded, 1, padded, ADD);
+    product((Factor){w, dim, 1}, turned, few, dim, sums->bent_v, few, width, few, ADD);
+    double *moving_v = moving + width * dim;
+    for (int64_t h = 0; h < width; h++) {
+        for (int64_t j = 0; j < dim; j++) moving[h * dim + j] = sums->bent_w[h * padded + j] - decay * w[h * dim + j];
+        for (int64_t k = 0; k < outputs; k++)
+            moving_v[k * width + h] = sums->bent_v[h * few + k] - decay * v[k * width + h];
+    }
+}
+
+/* The velocity of w, (width, dim), and v, (outputs, width), in one row, to `moving`, and the blocks' levels as far as they
+   cost next to nothing. `linear` and `pull` are (outputs, dim). */
+PUBLIC void biasfree_wide_velocity(const Wide *wide, const double *weights, int64_t threads, double *linear, double *pull,
+                                   double *levels, double *moving) {
+    const double *w = weights, *v = weights + wide->width * wide->dim;
+    Work work = {wide, w, v, linear, levels, 1, 0};
+    if (wide->odd) put_linear(wide, w, v, linear);
+    in_threads(&work, threads);
+    const Room sums = room_of(wide, 0);
+    for (int64_t part = 1; part < wide->parts; part++) add_to(room_of(wide, part).all, sums_size(wide), sums.all);
+    put_velocity(wide, w, v, &sums, pull, sums.columns, moving);
+}
+
+/* The blocks' levels. */
+PUBLIC void biasfree_wide_levels(const Wide *wide, const double *weights, int64_t threads, double *linear, double *levels) {
+    const double *w = weights, *v = weights + wide->width * wide->dim;
+    Work work = {wide, w, v, linear, levels, 0, 0};
+    if (wide->odd) put_linear(wide, w, v, linear);
+    in_threads(&work, threads);
 }

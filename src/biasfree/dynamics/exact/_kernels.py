@@ -55,9 +55,9 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_deep_sizes.restype = None
     loaded.biasfree_deep_error.argtypes = [whole, whole, *[pointer] * 6, number, number]
     loaded.biasfree_deep_error.restype = number
-    loaded.biasfree_wide_velocity.argtypes = [pointer, whole, whole, *[pointer] * 7]
+    loaded.biasfree_wide_velocity.argtypes = [pointer, pointer, whole, *[pointer] * 4]
     loaded.biasfree_wide_velocity.restype = None
-    loaded.biasfree_wide_levels.argtypes = [pointer, whole, whole, *[pointer] * 5]
+    loaded.biasfree_wide_levels.argtypes = [pointer, pointer, whole, *[pointer] * 2]
     loaded.biasfree_wide_levels.restype = None
     return loaded
 
