@@ -1,7 +1,7 @@
 """Lines and rays through the origin: what a network without biases can tell apart.
 
-Two vectors that differ by a factor share a switching surface and, up to that factor, every response. Samples and rows of
-W₁ are therefore grouped by line: x_i = t_i d_l with d_l the unit direction of line l and t_i of either sign.
+Two vectors that differ by a factor share a switching surface and, up to that factor, every response. Samples and rows
+of W₁ are therefore grouped by line: x_i = t_i d_l with d_l the unit direction of line l and t_i of either sign.
 """
 
 import weakref

@@ -91,21 +91,22 @@ class SharedPull:
         outer, sizes, inner = np.linalg.svd(pull, full_matrices=False)
         self._outer, self._inner, self._columns = outer, inner.T, sum(pull.shape)
         sizes = sizes * min(1.0, _GROWTH / (float(sizes[0]) * longest)) if sizes[0] > 0 else sizes
-        self.rates: Float[np.ndarray, "parts"] = np.concatenate([sizes, -sizes])  # at which the parts grow
+        self.rates = np.concatenate([sizes, -sizes])  # at which the parts grow
 
     def parts(self, flat: Flat) -> Float[np.ndarray, "width parts"]:
         """Of every neuron's weights, all in a row."""
         width, dim = flat.size // self._columns, len(self._inner)
         along = flat[: width * dim].reshape(width, dim) @ self._inner
         out = flat[width * dim :].reshape(-1, width).T @ self._outer
-        return np.concatenate([along + out, along - out], axis=1)
+        return np.hstack([along + out, along - out])
 
     def add(self, parts: Float[np.ndarray, "width parts"], flat: Flat) -> None:
         """To weights in a row what has such parts and nothing else."""
-        width, dim = len(parts), len(self._inner)
-        grown, shrunk = np.split(0.5 * parts, 2, axis=1)
-        flat[: width * dim].reshape(width, dim)[:] += (grown + shrunk) @ self._inner.T
-        flat[width * dim :].reshape(-1, width)[:] += self._outer @ (grown - shrunk).T
+        width, count = parts.shape
+        end = width * len(self._inner)
+        grown, shrunk = parts[:, : count // 2], parts[:, count // 2 :]
+        flat[:end] += ((grown + shrunk) @ (0.5 * self._inner.T)).ravel()
+        flat[end:] += ((0.5 * self._outer) @ (grown - shrunk).T).ravel()
 
 
 class AlongSharedPull:
@@ -113,9 +114,9 @@ class AlongSharedPull:
 
     On symmetric data every neuron feels the same A, and little else. That motion has a closed form for an A that is
     kept over a step: parts c of neurons grow as e^{st}. So a method is applied to z = e^{−st}c, whose velocity is what
-    remains (Lawson's way), and to all else as ever. While outputs are small A hardly changes: steps are as long as times
-    that are saved allow, where c itself would need several for each factor of e. Any A will do; the last one seen is
-    taken.
+    remains (Lawson's way), and to all else as ever. While outputs are small A hardly changes: steps are as long as
+    times that are saved allow, where c itself would need several for each factor of e. Any A will do; the last one seen
+    is taken.
     """
 
     longest = math.inf
@@ -151,25 +152,23 @@ class AlongSharedPull:
         back = np.exp(-np.outer(times, shared.rates))  # what brings a part back to the step's begin
         stages, moving, there = np.empty((len(times), here.size)), first, here
         begins = begun = shared.parts(here)
-        known, remaining = (np.empty((len(times), *begun.shape)) for _ in range(2))  # parts of ċ, and ż
+        parts = np.empty((len(times), 2, *begun.shape))  # ċ as it is, and ż, which is what remains
+        flat_parts = parts.reshape(len(times), -1)
         for s, growth in enumerate(back):
             if s:
                 weights = length * (method.a[s, :s] if s < len(method.b) else method.b)
                 there = here + weights @ stages[:s]
-                begun = (begins + _summed(weights, remaining[:s])) / growth
-                shared.add(begun - begins - _summed(weights, known[:s]), there)
+                plain, remaining = (weights @ flat_parts[:s]).reshape(parts.shape[1:])
+                begun = (begins + remaining) / growth
+                shared.add(begun - begins - plain, there)
                 moving = field.velocity(there)
-            stages[s], known[s] = moving, shared.parts(moving)
-            remaining[s] = (known[s] - shared.rates * begun) * growth
-        parts = self._estimates @ stages
-        for weights, part in zip(self._estimates, parts, strict=True):
-            shared.add(_summed(weights, remaining) / back[-1] - _summed(weights, known), part)
-        energy = energy_of(stages, method)
-        return Step(there, moving, energy, parts, self._rule, len(method.b))
-
-
-def _summed(weights: Float[np.ndarray, "s"], each: Float[np.ndarray, "s width parts"]) -> np.ndarray:
-    return np.tensordot(weights, each, 1)
+            stages[s], parts[s, 0] = moving, shared.parts(moving)
+            parts[s, 1] = (parts[s, 0] - shared.rates * begun) * growth
+        errors = self._estimates @ stages
+        for weights, error in zip(self._estimates, errors, strict=True):
+            plain, remaining = (weights @ flat_parts).reshape(parts.shape[1:])
+            shared.add(remaining / back[-1] - plain, error)
+        return Step(there, moving, energy_of(stages, method), errors, self._rule, len(method.b))
 
 
 def shared_or_plain(name: str, field: VectorField) -> AlongSharedPull | RungeKutta:
