@@ -544,3 +544,24 @@ class TestLinesInOnePlane:
         assert run.balance_drift < 10 * rtol
         first = run.at(10.6).weights[0][51]
         assert np.linalg.norm(first) == pytest.approx(0.0739, abs=1e-3)
+
+    def test_where_many_meet_both_tolerances_agree(self) -> None:
+        """Wide problem 3494: one neuron meets three lines of a plane early on, another one eleven."""
+        start, data, options = wide_problem(3494)
+        loose, tight = (
+            flow(start, data, **(options | {"until": 63.0, "rtol": rtol, "save": 5})) for rtol in (1e-6, 1e-10)
+        )
+        for one, other in zip(loose.weights, tight.weights, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-9)
+
+    def test_more_than_one_way_out_is_a_branch(self) -> None:
+        """Six lines of a plane, three of them repelling: the way that was taken depended on the tolerance."""
+        rng = np.random.default_rng([176, 77])
+        dim, count = rng.integers(3, 5), rng.integers(3, 8)
+        plane = rng.normal(size=(count, 2)) @ rng.normal(size=(2, dim))
+        inputs = np.vstack([plane, rng.normal(size=(rng.integers(0, 4), dim))])
+        targets, width, scale = rng.normal(size=len(inputs)), rng.integers(1, 6), 10.0 ** rng.uniform(-3, 0)
+        start = bf.Network([rng.normal(size=(width, dim)) * scale, rng.normal(size=(1, width)) * scale], 0.3)
+        runs = [flow(start, bf.Dataset(inputs, targets), until=20.0, rtol=rtol) for rtol in (1e-6, 1e-10)]
+        assert all((run.events.kinds == "branch").any() for run in runs)
+        assert runs[0].losses[-1] == pytest.approx(runs[1].losses[-1], rel=1e-6)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import biasfree as bf
 from biasfree import Network, theory
-from biasfree.switching import from_zero, settle
+from biasfree.switching import Runner, from_zero, settle
 from biasfree.switching._compiled import solved
 from biasfree.switching._filippov import _least_pull
 from biasfree.switching._sums import first_zero
@@ -119,3 +119,42 @@ def test_the_first_zero_of_sums_of_exponentials_is_what_a_fine_grid_shows(seed):
         assert which == below.argmin()
         assert abs(np.exp(rates * found) @ parts[which]) <= 1e-11 * np.abs(parts[which] * np.exp(rates * found)).sum()
     assert first_zero(rates, parts, 0.5 * min(found, 10.0))[1] == -1
+
+
+def a_neuron_and_lines_in_a_plane(seed: int) -> tuple[np.ndarray, ...]:
+    """Three dimensions; directions, strengths, drift, w and w₂."""
+    rng = np.random.default_rng(seed)
+    count = rng.integers(3, 7)
+    angle = rng.uniform(0, np.pi, count)
+    directions = np.column_stack([np.cos(angle), np.sin(angle), np.zeros(count)])
+    if rng.random() < 0.5:
+        directions = np.vstack([directions, [0.0, 0.0, 1.0]])
+    strength = rng.normal(size=len(directions))
+    strength[:count] = -np.abs(strength[:count]) * np.where(rng.random(count) < 0.8, 1, -1)
+    return directions, strength, rng.normal(size=3), rng.normal(size=3), np.abs(rng.normal())
+
+
+@pytest.mark.parametrize("seed", [26, 91, 102, 107, 135, 149, 183, 184, 192, 276, 287])
+def test_lines_of_a_plane_that_are_met_at_once_against_small_steps(seed: int) -> None:
+    """A neuron slides on one of them to where all meet. It used to decide on one after the other, and to forget those
+    it had just passed when a later decision turned it back."""
+    directions, strength, drift, first, second = a_neuron_and_lines_in_a_plane(seed)
+    runner = Runner(directions, strength, drift, first[None], np.array([second]))
+    runner.advance_all(2.0)
+    assert not runner.stuck
+    w, v, size = runner.segments().at(2.0, 1)
+    for _ in range(10_000):
+        pull = drift + (np.sign(directions @ first) * strength) @ directions
+        first, second = first + 2e-4 * second * pull, second + 2e-4 * pull @ first
+    scale = np.abs(first).max() + abs(second)
+    np.testing.assert_allclose(np.exp(size[0]) * w[0], first, atol=6e-3 * scale)
+    assert np.exp(size[0]) * v[0] == pytest.approx(second, abs=6e-3 * scale)
+
+
+def test_more_than_one_way_out_of_where_lines_of_a_plane_meet_is_a_branch() -> None:
+    directions, strength, drift, first, second = a_neuron_and_lines_in_a_plane(93)
+    runner = Runner(directions, strength, drift, first[None], np.array([second]))
+    runner.advance_all(2.0)
+    table = runner.switches()
+    assert (strength[table.lines[table.kinds == "branch"]] > 0).all()
+    assert (table.kinds == "branch").sum() == 2

@@ -21,7 +21,7 @@ typedef struct {
     double *rate, *unit, *up, *down, *across, *still; /* its modes; unit and across are (width, dim) */
 } Neurons;
 
-typedef struct { double rounding, least, inside, nothing; } Floors;
+typedef struct { double rounding, least, inside, nothing, wrong, together; } Floors;
 
 typedef struct {
     int64_t *crossed; /* neuron and line, (room, 2) */
@@ -97,7 +97,8 @@ static void consider(Earliest *earliest, double growth, double pace, double up, 
 }
 
 /* Time to the next switch, and its line. Between switches ς_l d_lᵀw is quadratic in e^{rate·t}, times e^{−rate·t}. */
-static Next next_switch(const Neurons *n, int64_t h, const Lines *lines, const Work *work, double size, double rounding) {
+static Next next_switch(const Neurons *n, int64_t h, const Lines *lines, const Work *work, double size,
+                        const Floors *floors) {
     const double up = n->up[h], down = n->down[h], rate = n->rate[h], second = n->second[h];
     const double *side = n->side + h * lines->lines;
     const uint8_t *sliding = n->sliding + h * lines->lines, *touching = n->touching + h * lines->lines;
@@ -112,10 +113,13 @@ static Next next_switch(const Neurons *n, int64_t h, const Lines *lines, const W
         }
         const double along = inverse * work->towards[k], pace = side[k] * along, product = work->products[k];
         if (touching[k]) {
+            /* Where several lines meet, a later decision on one may turn it back to another, which it has just left. */
+            if (side[k] * work->towards[k] * (second > 0.0 ? 1.0 : second < 0.0 ? -1.0 : 0.0) < -floors->wrong)
+                return (Next){0.0, k};
             consider(&earliest, down / up, pace, up, down, k);
             continue;
         }
-        if (fabs(product) <= rounding * size && pace * second < 0.0) return (Next){0.0, k};
+        if (fabs(product) <= floors->rounding * size && pace * second < 0.0) return (Next){0.0, k};
         const double quadratic = along * up, linear = product - (up + down) * along, constant = along * down;
         /* Most lines are out of the question: g = ς_l d_lᵀw only grows, or rises and falls and has not fallen below zero
            by the time of the first switch so far. */
@@ -284,6 +288,15 @@ static void note(const Neurons *n, int64_t h, int64_t line, int64_t dim, Log *re
     record->count++;
 }
 
+/* Whether a neuron that slides meets other lines too: those that depend on the one it has met and on those slid on. */
+static int meets_more(const Neurons *n, int64_t h, int64_t line, const Lines *lines, const Work *work, double near) {
+    const uint8_t *sliding = n->sliding + h * lines->lines, *touching = n->touching + h * lines->lines;
+    if (work->count == 0) return 0;
+    for (int64_t k = 0; k < lines->lines; k++)
+        if (k != line && !sliding[k] && !touching[k] && fabs(work->products[k]) <= near) return 1;
+    return 0;
+}
+
 /* Take one neuron through its plain crossings before `until`; why it is left, and the line it has met. */
 static int64_t follow_one(const Neurons *n, int64_t h, double until, const Lines *lines, const Floors *floors,
                           Work *work, Log *record, int64_t *met) {
@@ -292,12 +305,14 @@ static int64_t follow_one(const Neurons *n, int64_t h, double until, const Lines
     int64_t since = 0;
     begin(n, h, lines, work);
     while (record->count < record->room) {
-        const Next next = next_switch(n, h, lines, work, sqrt(inner(first, first, dim)), floors->rounding);
+        const Next next = next_switch(n, h, lines, work, sqrt(inner(first, first, dim)), floors);
         if (next.wait == INFINITY || !(n->time[h] + next.wait <= until)) return FINISHED;
         wait_for(next.wait, n, h, lines, work);
         *met = next.line;
+        if (next.line >= 0 && n->touching[h * lines->lines + next.line] && next.wait <= 0.0) return MET;
         const double size = sqrt(inner(first, first, dim));
         if (next.line < 0 || size <= 1e3 * floors->rounding * fabs(n->second[h]) || n->second[h] == 0.0) return MET;
+        if (meets_more(n, h, next.line, lines, work, floors->together * size)) return MET;
         const double *d = lines->directions + next.line * dim;
         add(first, -inner(first, d, dim), d, dim);
         const double kick = -2.0 * n->side[h * lines->lines + next.line] * lines->strength[next.line];

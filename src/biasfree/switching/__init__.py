@@ -1,7 +1,18 @@
 """How neurons meet the surfaces on which their response changes; shared by the theory and the exact flow."""
 
-from biasfree.switching._filippov import Settled, Switches, from_zero, settle
-from biasfree.switching._neurons import ROUNDING, Runner, Segments
+from biasfree.switching._filippov import Settled, Switches, from_zero, settle, settle_together
+from biasfree.switching._neurons import ROUNDING, UNDECIDED, Runner, Segments
 from biasfree.switching._several import SeveralRunner
 
-__all__ = ["ROUNDING", "Runner", "Segments", "Settled", "SeveralRunner", "Switches", "from_zero", "settle"]
+__all__ = [
+    "ROUNDING",
+    "UNDECIDED",
+    "Runner",
+    "Segments",
+    "Settled",
+    "SeveralRunner",
+    "Switches",
+    "from_zero",
+    "settle",
+    "settle_together",
+]

@@ -11,7 +11,7 @@ from biasfree.native import address, library, structure
 DONE, MET, FULL = range(3)  # why a neuron is left: nothing more before the end, not plain, no room
 _LINES = structure("Lines", "p directions transposed strength drift gram i lines dim knows_gram")
 _NEURONS = structure("Neurons", "p first second log_size time side sliding touching rate unit up down across still")
-_FLOORS = structure("Floors", "d rounding least inside nothing")
+_FLOORS = structure("Floors", "d rounding least inside nothing wrong together")
 _LOG = structure("Log", "p crossed when stretches i room count")
 _WORK = structure("Work", "p pull turned new_pull free towards products row matrix sides held i count")
 
@@ -35,7 +35,8 @@ def follow(
             them.
         state: first, second, log_size, time, side, sliding, touching of all neurons; changed in place.
         modes: rate, unit, up, down, across, still of all neurons; changed in place.
-        floors: rounding of a product and of a sum, the largest ς inside, and the c that is none.
+        floors: rounding of a product and of a sum, the largest ς inside, the c that is none, the dᵀc that counts, and
+            the dᵀw, in units of ‖w‖, that is as good as zero.
         log: neuron and line of each crossing, its time, and of the stretch that begins there log_size, rate, up, down,
             still, unit and across.
 

@@ -13,6 +13,9 @@ solutions, so that the lines slid on are independent.
 itself on one: either side is a solution. That is a *branch* point; it leaves to the side of its last ς, to the positive
 one if ς = 0.
 
+**Where lines that depend on each other meet**, as those of a plane, a neuron that slides on one of them meets all at
+once: see ``settle_together``.
+
 **At w = 0** all lines are met at once, and there may be many solutions, resting among them; which one plain descent
 follows may depend on its rate. The rule here is one of them and does not depend on any tolerance: repelling lines are
 taken as passed straight on, the attracting ones as above, and where that leads to another side of a repelling line
@@ -25,7 +28,7 @@ stays there for good.
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -157,6 +160,69 @@ def settle(
         elif not sliding[line] and side[line] != before[line]:
             events.append((line, "cross"))
     return Settled(side, inside, events)
+
+
+def settle_together(
+    directions: Float[np.ndarray, "lines dim"],
+    strength: Float[np.ndarray, "lines"],
+    drift: Float[np.ndarray, "dim"],
+    sign: float,
+    side: Float[np.ndarray, "lines"],
+    sliding: Bool[np.ndarray, "lines"],
+    met: Int[np.ndarray, "met"],
+) -> Settled:
+    """``settle`` where lines that depend on each other are met at once, as those of a plane by a neuron on one of them.
+
+    It is as at w = 0, within the plane: repelling lines are passed straight on, and where the velocity then leads back
+    to one of the lines, its other side is taken. A repelling line among them opens more than one way: a branch.
+    """
+    here = np.union1d(np.flatnonzero(sliding), met)
+    straight = settle(directions, strength, drift, sign, side, sliding, met)
+    settled = where_many_meet(directions, strength, drift, sign, straight.side, straight.sliding, here)
+    events = _changes(here, side, sliding, settled.side, settled.sliding)
+    repelling = here[sign * strength[here] >= 0].tolist()
+    events = [(line, kind) for line, kind in events if line not in repelling]
+    return replace(settled, events=events + [(line, "branch") for line in repelling])
+
+
+def where_many_meet(
+    directions: Float[np.ndarray, "lines dim"],
+    strength: Float[np.ndarray, "lines"],
+    drift: Float[np.ndarray, "dim"],
+    sign: float,
+    side: Float[np.ndarray, "lines"],
+    sliding: Bool[np.ndarray, "lines"],
+    met: Int[np.ndarray, "met"],
+) -> Settled:
+    """Choose ς on all of several lines that a neuron lies on: each may be left to either side.
+
+    The arguments are those of ``settle``; ``met`` are all lines it lies on, whether it slides on them or not. Sides
+    that lead away from their lines stay as they are.
+    """
+    strength, drift = _of_size_one(sign * strength, sign * drift)
+    ahead = directions[met] @ (drift + (side * strength) @ directions)
+    noise = _ROUNDING * (_norm(drift) + np.abs(strength).sum())
+    if (sliding[met] | (side[met] * ahead >= -noise)).all():
+        return Settled(side, sliding, [])
+    others = side * strength
+    others[met] = 0.0
+    new, inside = side.copy(), np.zeros_like(sliding)
+    new[met] = _climbed(directions[met], strength[met], drift + others @ directions, side[met]).side
+    inside[met] = (strength[met] < 0) & (np.abs(new[met]) < 1)
+    return Settled(new, inside, _changes(met, side, sliding, new, inside))
+
+
+def _changes(
+    lines: Int[np.ndarray, "some"], side: np.ndarray, sliding: np.ndarray, new: np.ndarray, inside: np.ndarray
+) -> list[tuple[int, str]]:
+    """What has changed on some lines."""
+    events: list[tuple[int, str]] = []
+    for line in lines.tolist():
+        if inside[line] != sliding[line]:
+            events.append((line, "slide" if inside[line] else "leave"))
+        elif not inside[line] and new[line] != side[line]:
+            events.append((line, "cross"))
+    return events
 
 
 def from_zero(

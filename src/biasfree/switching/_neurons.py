@@ -15,13 +15,16 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from biasfree.switching._compiled import DONE, MET, follow
-from biasfree.switching._filippov import Switches, from_zero, settle
+from biasfree.switching._filippov import Switches, from_zero, settle, settle_together, where_many_meet
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
 ROUNDING = 1e-13
 _INSIDE = 1 - 1e-11  # |ς| of a neuron that slides: beyond it rounding decides
+_TOGETHER = 1e-12  # of a neuron's size: what rounding makes of wᵀd = 0 after a few switches
 _GRAM = 2500  # lines whose products are kept
 _CROSSINGS = 20_000  # from one look at progress to the next
+FLOOD = 100  # switches of one neuron without a step of time among them: nothing is decided
+UNDECIDED = "the early phase of a neuron could not be decided: it met lines again and again."
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class Runner:
     """All neurons, each at its own time.
 
     ``side`` holds ς: ±1, or between them on the lines a neuron is ``sliding`` on. ``touching`` marks the lines it
-    has just left.
+    has just left. ``stuck``: one of them met lines again and again without moving, and nothing here is to be used.
     """
 
     def __init__(
@@ -148,6 +151,9 @@ class Runner:
         self.sliding = np.zeros_like(self.touching)
         self.open = np.ones(width, dtype=bool)
         self.resting = np.zeros(width, dtype=bool)
+        self.stuck = False
+        self._turned = np.zeros(width, dtype=int)  # how often it was turned back since it last moved
+        self._turned_at = np.full(width, np.nan)
         self._events: list[tuple[float, int, int, str]] = []
         self._crossings: list[tuple[np.ndarray, np.ndarray]] = []  # times; neurons and lines
         self._pieces: list[tuple[np.ndarray, np.ndarray, np.ndarray, Modes]] = []
@@ -173,7 +179,7 @@ class Runner:
     def advance(self, until: float) -> bool:
         """Move every open neuron through some of its switches before ``until``; whether any may have more."""
         neurons = np.flatnonzero(self.open)
-        if not (neurons.size and len(self.directions)):
+        if self.stuck or not (neurons.size and len(self.directions)):
             self.open[neurons] = False
             return False
         state = (self.first, self.second, self.log_size, self.time, self.side, self.sliding, self.touching)
@@ -183,7 +189,8 @@ class Runner:
         stretches = np.empty((room, 5 + 2 * dim))
         why, met, count = follow(
             neurons, until, (self.directions, self._transposed, self.strength, self.drift, self._gram), state,
-            tuple(getattr(self.modes, name) for name in _PARTS), (ROUNDING, 1 - _INSIDE, _INSIDE, ROUNDING * size),
+            tuple(getattr(self.modes, name) for name in _PARTS),
+            (ROUNDING, 1 - _INSIDE, _INSIDE, ROUNDING * size, (1 - _INSIDE) * size, _TOGETHER),
             (crossed, when, stretches),
         )  # fmt: skip
         if count:
@@ -195,15 +202,18 @@ class Runner:
             self._pieces.append((crossed[:, 0], when, log_size, Modes(rate, unit, up, down, across, still)))
         self.open[neurons[why == DONE]] = False
         stopped = why == MET
-        left = self._held_by_one(neurons[stopped], met[stopped])
-        for h, line in zip(neurons[stopped][left].tolist(), met[stopped][left].tolist(), strict=True):
+        again = stopped & (met >= 0) & self.touching[neurons, np.maximum(met, 0)]
+        for h in neurons[again].tolist():
+            self._settle_all(h)
+        left = self._held_by_one(neurons[stopped & ~again], met[stopped & ~again])
+        for h, line in zip(*(each[stopped & ~again][left].tolist() for each in (neurons, met)), strict=True):
             if np.linalg.norm(self.first[h]) <= 1e3 * ROUNDING * abs(self.second[h]):
                 self._pass_origin(h)
             elif line < 0:
                 self.second[h] = 0.0
                 self._settle(h, np.zeros(0, dtype=int), self.first[h] @ self.modes.unit[h])
             else:
-                self._settle(h, np.array([line]))
+                self._settle(h, self._met_with(h, line))
         if stopped.any():
             self.modes.put(neurons[stopped], self._stretch(neurons[stopped]))
         return True
@@ -227,17 +237,41 @@ class Runner:
             self._log(h, k, "slide")
         return ~plain
 
+    def _met_with(self, h: int, line: int) -> Int[np.ndarray, "met"]:
+        """The line that was met, and those that depend on it and on lines slid on: they are met at the same time."""
+        near = np.abs(self.directions @ self.first[h]) <= _TOGETHER * np.linalg.norm(self.first[h])
+        near &= ~self.touching[h] & ~self.sliding[h] & self.sliding[h].any()
+        near[line] = True
+        return np.flatnonzero(near)
+
     def _settle(self, h: int, met: np.ndarray, ahead: float = 1.0) -> None:
         """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule.
 
         Where w₂ passes zero, what counts is where it goes, ``ahead``.
         """
         sign = np.sign(self.second[h]) or np.sign(ahead) or 1.0
-        settled = settle(self.directions, self.strength, self.drift, sign, self.side[h], self.sliding[h], met)
+        decide = settle_together if len(met) > 1 and self.sliding[h].any() else settle
+        settled = decide(self.directions, self.strength, self.drift, sign, self.side[h], self.sliding[h], met)
         self.touching[h] |= self.sliding[h]
         self.touching[h, met] = True
         self.touching[h] &= ~settled.sliding
         self.side[h], self.sliding[h] = settled.side, settled.sliding
+        for line, kind in settled.events:
+            self._log(h, line, kind)
+
+    def _settle_all(self, h: int) -> None:
+        """Choose ς anew on all lines the neuron lies on: after a decision on one of them it is turned back to another.
+
+        Where lines depend on each other, as those within a plane do, a neuron that slides on one meets all at once.
+        """
+        self._turned[h] = self._turned[h] + 1 if self._turned_at[h] == self.time[h] else 1
+        self._turned_at[h], self.stuck = self.time[h], self.stuck or self._turned[h] > FLOOD
+        met = np.flatnonzero(self.touching[h] | self.sliding[h])
+        settled = where_many_meet(
+            self.directions, self.strength, self.drift, np.sign(self.second[h]), self.side[h], self.sliding[h], met
+        )
+        self.side[h], self.sliding[h] = settled.side, settled.sliding
+        self.touching[h, met] = ~settled.sliding[met]
         for line, kind in settled.events:
             self._log(h, line, kind)
 

@@ -19,11 +19,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from biasfree.switching._filippov import Switches, from_zero, settle
-from biasfree.switching._neurons import ROUNDING, Segments
+from biasfree.switching._neurons import FLOOD, ROUNDING, Segments
 from biasfree.switching._sums import first_zero
 
 _BEGUN = 1e-12  # part of a neuron's size that a line just left may be off by
-_FLOOD = 100  # switches of one neuron without a step of time among them: nothing is decided
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ class SeveralRunner:
             self.log_size[h] += grown[0]
             flood = 0 if self.time[h] + wait > self.time[h] else flood + 1
             self.time[h] += wait
-            if flood > _FLOOD:
+            if flood > FLOOD:
                 self.stuck = True
                 break
             self._met(h, np.array([which]) if which < len(self.directions) else np.zeros(0, dtype=int))

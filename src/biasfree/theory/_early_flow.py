@@ -23,7 +23,7 @@ from biasfree import checks, losses
 from biasfree.datasets import Dataset
 from biasfree.lines import lines
 from biasfree.networks import Network
-from biasfree.switching import ROUNDING, Runner, Segments, Switches
+from biasfree.switching import ROUNDING, UNDECIDED, Runner, Segments, Switches
 from biasfree.theory._early import two_layers
 
 
@@ -117,6 +117,8 @@ def early_flow(
     while runner.advance(until):
         if progress is not None:
             progress(1 - runner.open.mean())
+    if runner.stuck:
+        raise ArithmeticError(UNDECIDED)
     return _result(runner, network)
 
 

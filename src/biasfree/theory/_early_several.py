@@ -20,7 +20,7 @@ from biasfree import checks, losses
 from biasfree.datasets import Dataset
 from biasfree.lines import lines
 from biasfree.networks import Network
-from biasfree.switching import Segments, SeveralRunner, Switches
+from biasfree.switching import UNDECIDED, Segments, SeveralRunner, Switches
 from biasfree.theory._early import layers_and_pace
 
 
@@ -101,7 +101,7 @@ def early_flow_several(
     runner = SeveralRunner(grouped.directions[kept], (1 - a) * strength[kept], a * drift, first, second.T)
     runner.advance_all(until)
     if runner.stuck:
-        raise ArithmeticError("the early phase of a neuron could not be decided: it met lines again and again.")
+        raise ArithmeticError(UNDECIDED)
     return _result(runner, network)
 
 

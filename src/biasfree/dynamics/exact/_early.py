@@ -136,7 +136,7 @@ def early_phase(
         left -= math.exp(log_rate + growth + math.log(-math.expm1(-growth)))
         time += stretch
         runner.advance_all(time)
-        if isinstance(runner, SeveralRunner) and runner.stuck:
+        if runner.stuck:
             return None
     if time == 0:
         return None

@@ -17,7 +17,7 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
 from biasfree.dynamics.exact._kernels import ROUNDING
 from biasfree.dynamics.exact._lengths import lengths
-from biasfree.switching import Settled, from_zero, settle
+from biasfree.switching import Settled, from_zero, settle, settle_together
 
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
@@ -52,7 +52,10 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
         z[h, :dim] = 0.0
         pulls = pulls_of(z, data, pattern.side)
         return _leaves_zero(z, pattern, data, h, pulls)
+    dependent = met[:0]
     if met.size:
+        dependent = _dependent(data.directions, held, met) if held.size else dependent
+        met = np.concatenate([met, dependent])
         _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
     pulls = pulls_of(z, data, pattern.side)
     second, way = z[h, dim:], pulls.matrices[h].T @ z[h, :dim]
@@ -68,11 +71,22 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * (pulls.whole + data.mass)).all():
         return Happened(flipped(pattern, [(h, line) for line in met]), [(int(line), "cross") for line in met])
     side, sliding = sides_of(pattern, data, pulls, h, before)
-    settled = settle(data.directions, strength, drift, 1.0, side, sliding, met)
+    choose = settle_together if dependent.size else settle
+    settled = choose(data.directions, strength, drift, 1.0, side, sliding, met)
     new = written(pattern, data, h, settled.side, settled.sliding)
     if met.size:
         _carry_over(z, pattern, new, data, pulls, h, met)
     return Happened(new, settled.events)
+
+
+def _dependent(
+    directions: Float[np.ndarray, "lines dim"], held: Int[np.ndarray, "held"], met: Int[np.ndarray, "met"]
+) -> Int[np.ndarray, "more"]:
+    """Other lines that a row which slides on some and has met one more lies on too."""
+    known = np.concatenate([held, met])
+    basis = _orthonormal(directions[known])
+    apart = lengths(directions - (directions @ basis.T) @ basis)
+    return np.setdiff1d(np.flatnonzero(apart <= _DEPENDENT), known)
 
 
 def _leads_on(
