@@ -75,8 +75,8 @@ class Exact:
             text += f"Nothing was integrated: {_status.STATIONARY}"
         if (table.kinds == "branch").any():
             text += (
-                " At a branch the flow is not unique: the v of a sliding neuron vanished, or a neuron reached w = 0 or a "
-                "place where lines that depend on each other meet. One stated rule was followed (docs/exact.md)."
+                " At a branch the flow is not unique: the v of a sliding neuron vanished, or a neuron reached w = 0 or "
+                "a place where lines that depend on each other meet. One stated rule was followed (docs/exact.md)."
             )
         return text
 

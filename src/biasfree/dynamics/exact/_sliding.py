@@ -52,10 +52,9 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
         z[h, :dim] = 0.0
         pulls = pulls_of(z, data, pattern.side)
         return _leaves_zero(z, pattern, data, h, pulls)
-    dependent = met[:0]
+    together = False
     if met.size:
-        dependent = _dependent(data.directions, held, met) if held.size else dependent
-        met = np.concatenate([met, dependent])
+        met, together = _all_met(data.directions, held, met) if held.size else (met, False)
         _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
     pulls = pulls_of(z, data, pattern.side)
     second, way = z[h, dim:], pulls.matrices[h].T @ z[h, :dim]
@@ -71,7 +70,7 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * (pulls.whole + data.mass)).all():
         return Happened(flipped(pattern, [(h, line) for line in met]), [(int(line), "cross") for line in met])
     side, sliding = sides_of(pattern, data, pulls, h, before)
-    choose = settle_together if dependent.size else settle
+    choose = settle_together if together else settle
     settled = choose(data.directions, strength, drift, 1.0, side, sliding, met)
     new = written(pattern, data, h, settled.side, settled.sliding)
     if met.size:
@@ -79,14 +78,14 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     return Happened(new, settled.events)
 
 
-def _dependent(
+def _all_met(
     directions: Float[np.ndarray, "lines dim"], held: Int[np.ndarray, "held"], met: Int[np.ndarray, "met"]
-) -> Int[np.ndarray, "more"]:
-    """Other lines that a row which slides on some and has met one more lies on too."""
-    known = np.concatenate([held, met])
-    basis = _orthonormal(directions[known])
+) -> tuple[Int[np.ndarray, "more"], bool]:
+    """The lines a row which slides on some has met, with others that depend on these; and whether any depend."""
+    basis = _orthonormal(directions[np.concatenate([held, met])])
     apart = lengths(directions - (directions @ basis.T) @ basis)
-    return np.setdiff1d(np.flatnonzero(apart <= _DEPENDENT), known)
+    here = np.flatnonzero(apart <= _DEPENDENT)
+    return np.setdiff1d(here, held), len(here) > len(basis)
 
 
 def _leads_on(
