@@ -140,7 +140,7 @@ def agreement(
     options: dict[str, Any],
     seconds: float,
 ) -> Verdict:
-    """Compare the tolerances; where they differ, allow for a branch that is told or for the flow's amplification."""
+    """Compare the tolerances; allow for a branch that is told, for what steps say, and for the flow's amplification."""
     difference = distance(runs[LOOSE], runs[TIGHT])
     verdict = replace(verdict, difference=difference)
     room = ROOM * LOOSE
@@ -148,6 +148,8 @@ def agreement(
         return verdict
     if verdict.branched:
         return replace(verdict, excused="branch")
+    if difference <= runs[LOOSE].counts.local_errors:
+        return replace(verdict, excused="as far as adaptive steps say that they are off")
     try:
         with budget(4 * seconds):
             grows = amplification(runs[TIGHT], start, data, options)

@@ -18,7 +18,7 @@ from biasfree.dynamics._status import Status
 from biasfree.switching import Switches
 
 # What a state keeps when the weights are moved by closed form; all else is of the place it is at.
-_KEPT = ("step", "accepted", "rejected", "smallest", "caution", "chattered", "chatter_step")
+_KEPT = ("step", "accepted", "rejected", "smallest", "caution", "chattered", "chatter_step", "local_errors")
 
 
 class Adaptive:
@@ -165,6 +165,7 @@ class Adaptive:
             chattered=chattered,
             smallest_step=state.smallest,
             chatter_step=state.chatter_step if chattered else 0.0,
+            local_errors=state.local_errors,
         )
 
     def remark(self) -> str:

@@ -103,6 +103,8 @@ def _accuracy(trajectory: "Trajectory") -> str:
         return f"balance drift {_gauge(drift)}; the energy gap does not apply where steps chatter"
     if not math.isnan(trajectory.admissibility):
         text = f"{text}, admissibility {_gauge(trajectory.admissibility)}"
+    if trajectory.counts.local_errors:
+        text = f"{text}, errors of all steps {_gauge(trajectory.counts.local_errors)} of the weights"
     if any(value > _POOR for value in (drift, gap, trajectory.admissibility)):
         return f"{text} — poor: use a smaller rtol or atol"
     return text

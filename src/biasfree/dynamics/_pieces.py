@@ -89,6 +89,8 @@ class Counts:
         chattered: of the accepted ones, those in which an activation changed straight back.
         smallest_step: smallest accepted step; infinite if every step landed on a time asked for.
         chatter_step: smallest of the chattering steps, 0 if none.
+        local_errors: of all adaptive steps, as they were estimated, in parts of the weights, added up; where the flow
+            makes differences neither grow nor shrink, that is how far off the weights may be.
     """
 
     evaluations: int
@@ -97,6 +99,7 @@ class Counts:
     chattered: int = 0
     smallest_step: float = 0.0
     chatter_step: float = 0.0
+    local_errors: float = 0.0
 
     def __add__(self, other: "Counts") -> "Counts":
         """Of a run that another method took up; ``smallest_step`` is 0 where a method does not report its own."""
@@ -109,6 +112,7 @@ class Counts:
             self.chattered + other.chattered,
             min(steps, default=0.0),
             min(chatter, default=0.0),
+            self.local_errors + other.local_errors,
         )
 
 

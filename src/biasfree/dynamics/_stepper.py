@@ -68,6 +68,7 @@ class State(NamedTuple):
     smallest: float = math.inf  # smallest accepted step
     chattered: int = 0  # accepted steps in which an activation changed straight back
     chatter_step: float = math.inf  # smallest of these
+    local_errors: float = 0.0  # of accepted steps, in parts of the weights, added up
     log_loss: float = math.nan  # near a level that is asked for, or where it costs nothing
     level_reached: bool = False
     retried: bool = False  # the last attempt from here was rejected
@@ -194,6 +195,7 @@ class Stepper:
             smallest=state.smallest if trial.lands else min(state.smallest, trial.step),
             caution=caution, active=active, flipped=flipped, chattered=state.chattered + back,
             chatter_step=min(state.chatter_step, trial.step) if back else state.chatter_step,
+            local_errors=state.local_errors + trial.ratio * self._relative(state.energy),
             retried=False, log_loss=log_loss, level_reached=log_loss <= self._control.stop_log_loss, failed=False,
             overflowed=False,
         )  # fmt: skip
