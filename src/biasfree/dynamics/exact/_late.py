@@ -34,7 +34,7 @@ from biasfree.dynamics.exact._field import Pulls, across, pulls_of
 from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
 
-LARGEST = 300  # unknowns up to which J is formed
+LARGEST = 1000  # unknowns up to which J is formed
 ORDER = 8  # of a step: its error's estimate is a term in h^8
 _FLAT = 1e-12  # rates below this part of the largest are what rounding makes of zero
 _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow

@@ -85,9 +85,7 @@ class Late:
     def _slow(self) -> bool:
         """Whether the network moves so little that it may be at rest; if not, it is asked again some steps later."""
         state = self.state
-        data = state.carried.data
-        # Without decay ln L falls for ever.
-        slow = not (data.by_loss and data.decay == 0) and state.pace.long * state.speed <= _SLOW * state.size
+        slow = state.pace.long * state.speed <= _SLOW * state.size
         self._next_look = max(self._next_look, state.pace.accepted + (0 if slow else _LOOK))
         return slow
 
