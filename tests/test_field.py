@@ -149,6 +149,20 @@ def test_classes_of_a_block_are_right_from_even_odds_to_certainty(size) -> None:
             assert abs(residuals[k, i] - float(right)) <= noise
 
 
+@pytest.mark.parametrize("margin", [0.0, 30.0, 600.0, 3000.0])
+def test_the_loss_that_comes_with_a_velocity_is_right_down_to_where_it_underflows(margin) -> None:
+    samples, outputs = 20, 4
+    classes = np.random.default_rng(6).integers(0, outputs, samples)
+    network = Network([np.eye(samples), margin * np.eye(outputs)[classes].T], 0.0)
+    numbers = _field.problem(network, Dataset(np.eye(samples), np.eye(outputs)[classes]), "cross-entropy", 0.0)
+    kind = _field.Kind("cross-entropy", network.architecture)
+    field = ByLine(Layers(network.weights), numbers, kind)
+    field.velocity(np.concatenate([np.ravel(layer) for layer in network.weights]))
+    right = np.log(3.0) - margin if margin > 30 else np.log(np.log1p(3 * np.exp(-margin)))
+    assert field.log_loss() == pytest.approx(right, rel=1e-12)
+    assert np.isfinite(field.known_log_loss()) == (margin < 640)
+
+
 @pytest.mark.parametrize("loss", ["square", "cross-entropy"])
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_by_line_passes_on_what_is_no_number(loss, wrong) -> None:

@@ -17,6 +17,7 @@ from biasfree import checks
 TOLERANCE = 1e-12
 _PROJECTIONS = 3
 _LEFT = 1e-11
+_LARGEST_KNOWN = 1_000_000  # numbers of vectors whose lines are kept: they take as much room again
 _known: dict[tuple[int, float], tuple[weakref.ref, "Lines"]] = {}  # of arrays that are still there and cannot change
 
 
@@ -87,7 +88,8 @@ def lines(vectors: Float[Any, "vectors dim"], tolerance: float = TOLERANCE) -> L
     >>> grouped.position
     array([  5., -10.,   1.])
     """
-    if not (isinstance(vectors, np.ndarray) and vectors.base is None and not vectors.flags.writeable):
+    lasting = isinstance(vectors, np.ndarray) and vectors.base is None and not vectors.flags.writeable
+    if not lasting or vectors.size > _LARGEST_KNOWN:
         return _grouped(checks.numeric(vectors, "vectors"), tolerance)
     key = id(vectors), tolerance  # the inputs of a data set, which many ask for
     if key not in _known:

@@ -242,13 +242,13 @@ static void put_velocity(const Wide *wide, const double *w, const double *v, con
     memset(turned, 0, sizeof(double) * (size_t)(dim * few));
     for (int64_t k = 0; k < outputs; k++)
         for (int64_t j = 0; j < dim; j++) pull[k * dim + j] = turned[j * few + k] = sums->all[k * padded + j];
-    for (int64_t h = 0; h < width; h++)
-        if (wide->odd && is_nothing(w + h * dim, dim)) { /* σ'(0) is the slope on both sides of every line */
+    if (wide->odd) product((Factor){v, 1, width}, sums->all, padded, outputs, sums->bent_w, padded, width, padded, ADD);
+    for (int64_t h = 0; wide->odd && h < width; h++)
+        if (is_nothing(w + h * dim, dim)) { /* σ'(0) is the slope on both sides of every line */
             double *own = sums->bent_w + h * padded;
             product((Factor){v + h, 1, width}, sums->all, padded, outputs, own, padded, 1, padded, SET);
             times(wide->at_zero, dim, own);
-        } else if (wide->odd)
-            product((Factor){v + h, 1, width}, sums->all, padded, outputs, sums->bent_w + h * padded, padded, 1, padded, ADD);
+        }
     product((Factor){w, dim, 1}, turned, few, dim, sums->bent_v, few, width, few, ADD);
     double *moving_v = moving + width * dim;
     for (int64_t h = 0; h < width; h++) {
