@@ -33,7 +33,7 @@ _REFRESH = 8  # accepted steps between evaluations of the margins' gradient: it 
 _SHORTEST = 1e-300  # where the stiffness is infinite or no number: error control decides
 _FAR, _UNSURE = 2.0, 1.15  # times a loss level, and times the energy that is known: from then on the loss is looked at
 _AIM = 1.02  # times the way to a loss level by the slope there, so as not to end just short of it
-_STRETCH = 1.05  # of a step that lands: its error grows by less than what _SAFETY leaves
+_STRETCH = 1.1  # of a step that lands: its error grows by less than what _SAFETY leaves
 _ROUNDING = 1e-10  # a step so near, relatively, to another length is that length
 
 
@@ -59,6 +59,7 @@ class State(NamedTuple):
     velocity: Flat  # there
     energy: float  # ∫‖Ẇ‖² so far
     squared_speed: float  # mean of ‖Ẇ‖² over the last accepted step
+    roughness: float  # error/tolerance of that step, divided by the power of its length that it goes with; 0: none yet
     power: float  # the margins' mean squared gradient, on the loss clock
     caution: float  # the smallest step allowed now, as part of the one that is safe for a smooth field
     active: Active
@@ -135,9 +136,10 @@ class Stepper:
         first, looked = self._steps.first(self._field, flat, moving, self._control.rtol)
         self.evaluations += 1 + looked
         begins = self._smooth_step(flat, power, fraction)
+        begins = begins if self._control.smallest_step > 0 else max(begins, first)
         return State(
-            time, begins if self._control.smallest_step > 0 else max(begins, first), flat, moving, 0.0, math.inf, power,
-            self._least_caution(fraction), active, tuple(np.zeros_like(layer) for layer in active),
+            time, begins, flat, moving, 0.0, math.inf, 0.0, power, self._least_caution(fraction), active,
+            tuple(np.zeros_like(layer) for layer in active),
         )  # fmt: skip
 
     def advance(self, state: State, until: float, pause: float, accepted: int, attempts: int) -> State:
@@ -191,7 +193,7 @@ class Stepper:
         return state._replace(
             time=trial.end, step=wanted, flat=trial.there, velocity=trial.velocity,
             energy=state.energy + trial.energy, power=trial.power, accepted=state.accepted + 1,
-            squared_speed=abs(trial.energy) / trial.step,
+            squared_speed=abs(trial.energy) / trial.step, roughness=self._roughness(trial),
             smallest=state.smallest if trial.lands else min(state.smallest, trial.step),
             caution=caution, active=active, flipped=flipped, chattered=state.chattered + back,
             chatter_step=min(state.chatter_step, trial.step) if back else state.chatter_step,
@@ -239,10 +241,20 @@ class Stepper:
         least = self._least_caution(self._fraction(state.energy))
         return min(max(_RISE * state.caution if jumped else fallen, least), 1.0)
 
+    def _roughness(self, trial: _Trial) -> float:
+        power = trial.step**self._steps.order
+        return trial.ratio / power if power > 0 else 0.0
+
+    def _worse(self, state: State, trial: _Trial) -> float:
+        """By what factor the next step's error will be larger than this one's: what is known, if it has shown."""
+        if not (trial.ok and state.roughness > 0):
+            return 1.0
+        return min(self._steps.worse(self._field, trial.step), max(1.0, self._roughness(trial) / state.roughness))
+
     def _next_step(self, state: State, trial: _Trial) -> float:
         if not trial.finite:
             return _TRY_AGAIN * trial.step
-        worse = self._steps.worse(self._field, trial.step) ** (1.0 / self._steps.order) if trial.ok else 1.0
+        worse = self._worse(state, trial) ** (1.0 / self._steps.order)
         factor = _SAFETY / worse * trial.ratio ** (-1.0 / self._steps.order) if trial.ratio > 0 else math.inf
         # Near the smallest step it is jumps that limit it: grow carefully, and do not feel the way down again.
         near_floor = trial.step < _NEAR * trial.floor
