@@ -14,7 +14,7 @@ itself on one: either side is a solution. That is a *branch* point; it leaves to
 one if ς = 0.
 
 **Where lines that depend on each other meet**, as those of a plane, a neuron that slides on one of them meets all at
-once: see ``settle_together``.
+once: see ``settle``.
 
 **At w = 0** all lines are met at once, and there may be many solutions, resting among them; which one plain descent
 follows may depend on its rate. The rule here is one of them and does not depend on any tolerance: repelling lines are
@@ -121,6 +121,8 @@ def settle(
     side: Float[np.ndarray, "lines"],
     sliding: Bool[np.ndarray, "lines"],
     met: Int[np.ndarray, "met"],
+    *,
+    together: bool = False,
 ) -> Settled:
     """Choose ς on the lines a neuron slides on or has just met.
 
@@ -132,6 +134,9 @@ def settle(
         side: ς before.
         sliding: lines it has slid on.
         met: lines it has just met.
+        together: these and the ones slid on depend on each other, as those of a plane: met at once, they are as all
+            lines are at w = 0. Repelling ones are passed straight on; where the velocity then leads back to one of the
+            lines, its other side is taken. A repelling line among them opens more than one way: a branch.
     """
     strength, drift = _of_size_one(strength, drift)
     before, side = side, side.copy()
@@ -152,36 +157,13 @@ def settle(
         others[held] = 0.0
         side[held] = _least_pull(directions[held], strength[held], drift + others @ directions)
     inside = attracting & (np.abs(side) < 1)
-    for line in held.tolist():
-        if inside[line] and not sliding[line]:
-            events.append((line, "slide"))
-        elif sliding[line] and not inside[line]:
-            events.append((line, "leave"))
-        elif not sliding[line] and side[line] != before[line]:
-            events.append((line, "cross"))
-    return Settled(side, inside, events)
-
-
-def settle_together(
-    directions: Float[np.ndarray, "lines dim"],
-    strength: Float[np.ndarray, "lines"],
-    drift: Float[np.ndarray, "dim"],
-    sign: float,
-    side: Float[np.ndarray, "lines"],
-    sliding: Bool[np.ndarray, "lines"],
-    met: Int[np.ndarray, "met"],
-) -> Settled:
-    """``settle`` where lines that depend on each other are met at once, as those of a plane by a neuron on one of them.
-
-    It is as at w = 0, within the plane: repelling lines are passed straight on, and where the velocity then leads back
-    to one of the lines, its other side is taken. A repelling line among them opens more than one way: a branch.
-    """
+    if not together:
+        settled = Settled(side, inside, [])
+        return replace(settled, events=events + _changes(held, before, sliding, settled))
     here = np.union1d(np.flatnonzero(sliding), met)
-    straight = settle(directions, strength, drift, sign, side, sliding, met)
-    settled = where_many_meet(directions, strength, drift, sign, straight.side, straight.sliding, here)
-    events = _changes(here, side, sliding, settled.side, settled.sliding)
+    settled = where_many_meet(directions, strength, drift, sign, side, inside, here)
     repelling = here[sign * strength[here] >= 0].tolist()
-    events = [(line, kind) for line, kind in events if line not in repelling]
+    events = [each for each in _changes(here, before, sliding, settled) if each[0] not in repelling]
     return replace(settled, events=events + [(line, "branch") for line in repelling])
 
 
@@ -209,18 +191,19 @@ def where_many_meet(
     new, inside = side.copy(), np.zeros_like(sliding)
     new[met] = _climbed(directions[met], strength[met], drift + others @ directions, side[met]).side
     inside[met] = (strength[met] < 0) & (np.abs(new[met]) < 1)
-    return Settled(new, inside, _changes(met, side, sliding, new, inside))
+    settled = Settled(new, inside, [])
+    return replace(settled, events=_changes(met, side, sliding, settled))
 
 
 def _changes(
-    lines: Int[np.ndarray, "some"], side: np.ndarray, sliding: np.ndarray, new: np.ndarray, inside: np.ndarray
+    lines: Int[np.ndarray, "some"], side: np.ndarray, sliding: np.ndarray, settled: Settled
 ) -> list[tuple[int, str]]:
     """What has changed on some lines."""
     events: list[tuple[int, str]] = []
     for line in lines.tolist():
-        if inside[line] != sliding[line]:
-            events.append((line, "slide" if inside[line] else "leave"))
-        elif not inside[line] and new[line] != side[line]:
+        if settled.sliding[line] != sliding[line]:
+            events.append((line, "slide" if settled.sliding[line] else "leave"))
+        elif not sliding[line] and settled.side[line] != side[line]:
             events.append((line, "cross"))
     return events
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from biasfree.switching._compiled import DONE, MET, follow
-from biasfree.switching._filippov import Switches, from_zero, settle, settle_together, where_many_meet
+from biasfree.switching._filippov import Switches, from_zero, settle, where_many_meet
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
 ROUNDING = 1e-13
@@ -250,8 +250,10 @@ class Runner:
         Where w₂ passes zero, what counts is where it goes, ``ahead``.
         """
         sign = np.sign(self.second[h]) or np.sign(ahead) or 1.0
-        decide = settle_together if len(met) > 1 and self.sliding[h].any() else settle
-        settled = decide(self.directions, self.strength, self.drift, sign, self.side[h], self.sliding[h], met)
+        settled = settle(
+            self.directions, self.strength, self.drift, sign, self.side[h], self.sliding[h], met,
+            together=len(met) > 1 and self.sliding[h].any(),
+        )  # fmt: skip
         self.touching[h] |= self.sliding[h]
         self.touching[h, met] = True
         self.touching[h] &= ~settled.sliding

@@ -17,7 +17,7 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
 from biasfree.dynamics.exact._kernels import ROUNDING
 from biasfree.dynamics.exact._lengths import lengths
-from biasfree.switching import Settled, from_zero, settle, settle_together
+from biasfree.switching import Settled, from_zero, settle
 
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
@@ -70,8 +70,7 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * (pulls.whole + data.mass)).all():
         return Happened(flipped(pattern, [(h, line) for line in met]), [(int(line), "cross") for line in met])
     side, sliding = sides_of(pattern, data, pulls, h, before)
-    choose = settle_together if together else settle
-    settled = choose(data.directions, strength, drift, 1.0, side, sliding, met)
+    settled = settle(data.directions, strength, drift, 1.0, side, sliding, met, together=together)
     new = written(pattern, data, h, settled.side, settled.sliding)
     if met.size:
         _carry_over(z, pattern, new, data, pulls, h, met)
