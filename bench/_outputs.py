@@ -5,9 +5,17 @@ never rises on the whole way; it is searched for, and only the last run is timed
 a percent of the flow's own time, so the flow is asked for no more than that; both times are told, beside that of a flow
 a hundred times as accurate. **Symmetric set**: as
 Figure 3, with a linear target of rank three; the papers' rate is the peer's, extrapolated from a part of its steps.
+
+PyTorch's steps are so short here that it matters how its threads wait for each other: passively, as elsewhere in this
+benchmark, or by spinning, which on a quiet machine is up to twice as fast. So the peer runs in processes of its own,
+one for each way, and the faster one counts.
 """
 
+import json
 import math
+import os
+import subprocess
+import sys
 from statistics import median
 from typing import Any
 
@@ -66,8 +74,43 @@ def _descended(data: bf.Dataset, start: bf.Network, rate: float) -> int | None:
     return None
 
 
+def _ten_digits() -> tuple[bf.Dataset, bf.Network]:
+    return bf.datasets.digits(), bf.Network.init([64, WIDTH, 10], 0.0, SCALE, 0)
+
+
+def _symmetric_set() -> tuple[bf.Dataset, bf.Network]:
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((SYMMETRIC["pairs"], SYMMETRIC["dim"]))
+    teacher = rng.standard_normal((SYMMETRIC["dim"], 3)) / math.sqrt(SYMMETRIC["dim"])
+    data = bf.Dataset(inputs, inputs @ teacher, "symmetric, three outputs").symmetrised()
+    return data, bf.Network.init([SYMMETRIC["dim"], SYMMETRIC["width"], 3], 0.0, SYMMETRIC["scale"], 0)
+
+
+def _peer(what: str, number: float, rounds: int) -> tuple[float, dict[str, float]]:
+    """Seconds of the peer, those of the quicker way to wait, and of each."""
+    seconds = {}
+    for policy in ("spinning", "PASSIVE"):
+        given = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+        given |= {"OMP_WAIT_POLICY": policy} if policy == "PASSIVE" else {}
+        command = [sys.executable, "-m", "bench._outputs", what, str(number), str(rounds)]
+        answer = subprocess.run(command, env=given, capture_output=True, text=True, check=True)
+        seconds[policy] = float(json.loads(answer.stdout))
+    return min(seconds.values()), seconds
+
+
+def _as_peer(what: str, number: float, rounds: int) -> float:
+    """Seconds of descent on the digits at a rate, or of so many steps on the symmetric set: the median of rounds."""
+    if what == "digits":
+        data, start = _ten_digits()
+        _descended(data, start, number)
+        return median(timed(lambda: _descended(data, start, number))[0] for _ in range(rounds))
+    loop, steps = _Torch(*_symmetric_set(), False), round(number)
+    loop.step(RATE)
+    return median(timed(lambda: [loop.step(RATE) for _ in range(steps)])[0] for _ in range(rounds))
+
+
 def _digits(rounds: int) -> dict[str, Any]:
-    data, start = bf.datasets.digits(), bf.Network.init([64, WIDTH, 10], 0.0, SCALE, 0)
+    data, start = _ten_digits()
     rate = _FIRST_RATE
     say("digits: the largest stable rate of descent")
     while _descended(data, start, rate) is None and rate > 1e-6:
@@ -79,36 +122,33 @@ def _digits(rounds: int) -> dict[str, Any]:
     def ours(rtol: float = RTOL) -> bf.Trajectory:
         return complete(bf.gradient_flow(start, data, loss="cross-entropy", until=1e6, stop=LEVEL, save=10, rtol=rtol))
 
-    run, reference = ours(), ours(RTOL / 100)
-    peer, mine = [], []
-    for _ in range(rounds):
-        seconds, steps = timed(lambda: _descended(data, start, rate))
-        peer.append(seconds)
-        mine.append(timed(ours)[0])
+    run, reference, steps = ours(), ours(RTOL / 100), _descended(data, start, rate)
+    assert steps is not None
+    mine = median(timed(ours)[0] for _ in range(rounds))
+    peer, waiting = _peer("digits", rate, rounds)
     return {
-        "rate": rate, "steps": steps, "ours_seconds": median(mine), "descent_seconds": median(peer),
-        "ratio": median(peer) / median(mine), "method": run.settings["method"], "loss": float(run.losses[-1]),
+        "rate": rate, "steps": steps, "ours_seconds": mine, "descent_seconds": peer, "descent_waiting": waiting,
+        "ratio": peer / mine, "method": run.settings["method"], "loss": float(run.losses[-1]),
         "rtol": RTOL, "gradients": run.counts.evaluations, "time": float(run.times[-1]), "descent_time": rate * steps,
         "reference_time": float(reference.times[-1]),
     }  # fmt: skip
 
 
 def _symmetric(steps: int) -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    inputs = rng.standard_normal((SYMMETRIC["pairs"], SYMMETRIC["dim"]))
-    teacher = rng.standard_normal((SYMMETRIC["dim"], 3)) / math.sqrt(SYMMETRIC["dim"])
-    data = bf.Dataset(inputs, inputs @ teacher, "symmetric, three outputs").symmetrised()
-    start = bf.Network.init([SYMMETRIC["dim"], SYMMETRIC["width"], 3], 0.0, SYMMETRIC["scale"], 0)
+    data, start = _symmetric_set()
     say("symmetric set, three outputs")
 
     def ours() -> bf.Trajectory:
         return complete(bf.gradient_flow(start, data, until=UNTIL, save=20))
 
-    run = ours()
-    loop = _Torch(data, start, False)
-    turn = timed(lambda: [loop.step(RATE) for _ in range(steps)])[0]
-    peer, mine = turn * UNTIL / RATE / steps, median(timed(ours)[0] for _ in range(3))
+    run, mine = ours(), median(timed(ours)[0] for _ in range(3))
+    turn, waiting = _peer("symmetric", steps, 3)
+    peer = turn * UNTIL / RATE / steps
     return {
-        "rate": RATE, "ours_seconds": mine, "descent_seconds": peer, "ratio": peer / mine,
+        "rate": RATE, "ours_seconds": mine, "descent_seconds": peer, "descent_waiting": waiting, "ratio": peer / mine,
         "method": run.settings["method"], "extrapolated": True,
     }  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(json.dumps(_as_peer(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))))
