@@ -1,5 +1,6 @@
 """Grouping by lines: against brute force, at all scales, without a points × points object."""
 
+import gc
 import tracemalloc
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biasfree.lines import lines, up_to_sign
+import biasfree as bf
+from biasfree.lines import _known, lines, up_to_sign
 
 
 @given(seed=st.integers(0, 10**6), dim=st.integers(1, 5), count=st.integers(1, 12), repeats=st.integers(1, 30))
@@ -74,3 +76,20 @@ def test_they_are_found_from_the_package() -> None:
 
     assert bf.lines.lines is lines
     assert "lines" in dir(bf)
+
+
+def test_lines_of_data_are_found_once_and_those_of_arrays_that_may_change_anew() -> None:
+    data = bf.Dataset(np.random.default_rng(0).normal(size=(5, 3)), np.zeros(5))
+    assert lines(data.inputs) is lines(data.inputs)
+    with pytest.raises(ValueError, match="read-only"):
+        lines(data.inputs).position[0] = 1.0
+    own = np.eye(3)
+    before = len(lines(own))
+    own[1] = own[0]
+    assert (before, len(lines(own))) == (3, 2)
+    kept = len(_known)
+    lines(data.inputs, 1e-6)
+    assert len(_known) == kept + 1
+    del data
+    gc.collect()
+    assert len(_known) < kept

@@ -81,8 +81,8 @@ def vector_field(layers: Layers, problem: Problem, kind: Kind) -> VectorField:
     return ByNumpy(layers, problem, kind)
 
 
-class _StageByStage(abc.ABC):
-    """Stages by one velocity after the other."""
+class _Plain:
+    """A field of which nothing more is known than its velocity."""
 
     def known_log_loss(self) -> float:
         """See ``VectorField``."""
@@ -95,6 +95,10 @@ class _StageByStage(abc.ABC):
     def shared_pull(self) -> Float[np.ndarray, "outputs dim"] | None:
         """See ``VectorField``."""
         return None
+
+
+class _StageByStage(_Plain, abc.ABC):
+    """Stages by one velocity after the other."""
 
     @abc.abstractmethod
     def velocity(self, flat: Flat) -> Flat:
@@ -175,20 +179,8 @@ class ByNumpy(_StageByStage):
             return float(losses.get(self._kind.loss).log_value(self._signals[-1], self._problem.targets))
 
 
-class InC:
+class InC(_Plain):
     """By loops in C."""
-
-    def known_log_loss(self) -> float:
-        """See ``VectorField``."""
-        return math.nan
-
-    def log_loss_at(self, weights: Weights) -> float:
-        """See ``VectorField``."""
-        return math.nan
-
-    def shared_pull(self) -> Float[np.ndarray, "outputs dim"] | None:
-        """See ``VectorField``."""
-        return None
 
     def __init__(self, layers: Layers, problem: Problem, kind: Kind) -> None:
         """Lay out what they read."""
