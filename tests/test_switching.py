@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import biasfree as bf
 from biasfree import Network, theory
-from biasfree.switching import Runner, from_zero, settle
+from biasfree.switching import Runner, Settled, _neurons, from_zero, settle
 from biasfree.switching._compiled import solved
 from biasfree.switching._filippov import _least_pull
 from biasfree.switching._sums import first_zero
@@ -158,3 +158,35 @@ def test_more_than_one_way_out_of_where_lines_of_a_plane_meet_is_a_branch() -> N
     table = runner.switches()
     assert (strength[table.lines[table.kinds == "branch"]] > 0).all()
     assert (table.kinds == "branch").sum() == 2
+
+
+def a_neuron_on_a_line(seed: int) -> tuple[np.ndarray, ...]:
+    """Lines along the axes and two others; one entry of w is zero."""
+    rng = np.random.default_rng([seed, 5])
+    dim = rng.integers(2, 4)
+    directions = np.vstack([np.eye(dim), rng.normal(size=(2, dim))])
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    strength, drift, first = rng.normal(size=len(directions)), 2 * rng.normal(size=dim), rng.normal(size=dim)
+    first[rng.integers(dim)] = 0.0
+    return directions, strength, drift, first, np.abs(rng.normal())
+
+
+@pytest.mark.parametrize("seed", [12, 15, 21, 27])
+def test_a_start_on_a_line_that_repels_goes_where_it_is_pulled(seed: int) -> None:
+    """The other side was taken, whatever pulled at it, and the line was never met again."""
+    directions, strength, drift, first, second = a_neuron_on_a_line(seed)
+    runner = Runner(directions, strength, drift, first[None], np.array([second]))
+    runner.advance_all(0.2)
+    w, _, size = runner.segments().at(0.2, 1)
+    for _ in range(2000):
+        pull = drift + (np.sign(directions @ first) * strength) @ directions
+        first, second = first + 1e-4 * second * pull, second + 1e-4 * pull @ first
+    np.testing.assert_allclose(np.exp(size[0]) * w[0], first, atol=5e-3 * np.abs(first).max())
+
+
+def test_a_neuron_that_is_turned_back_for_ever_is_said_to_be_stuck(monkeypatch) -> None:
+    monkeypatch.setattr(_neurons, "where_many_meet", lambda *given: Settled(given[4], given[5], []))
+    directions, strength, drift, first, second = a_neuron_on_a_line(12)
+    runner = Runner(directions, strength, drift, first[None], np.array([second]))
+    runner.advance_all(1.0)
+    assert runner.stuck
