@@ -15,6 +15,7 @@ enum { DONE = 0, ELSE = 1, NO_STEP = 2 }; /* why a course ends */
 #define FREE 2.0        /* and what its length does at least */
 #define EXPECTED 0.02   /* first guess of a short step, as part of a long one */
 #define BEYOND 2.5      /* usual distances between events that a short step looks ahead */
+#define TRIED_AGAIN 1.01 /* what a short step makes of a long one that is shorter than that: _pace.py */
 #define CLOSEST 1e-3    /* part of a long step below which events do not make steps shorter */
 #define FLOOD 200       /* events without any time between them that are taken here */
 #define SLOW 2e-4       /* of its size, what the network moves in a step where rest is looked for */
@@ -89,6 +90,7 @@ static int judge(Course *course, const Method *method, double length, const Judg
         return 0;
     }
     *planned = length >= before ? wanted : largest(before, wanted);
+    if (method->number == 1 && pace->long_step < pace->gap) pace->long_step *= TRIED_AGAIN;
     pace->smallest = smallest(pace->smallest, length);
     pace->accepted++;
     return 1;

@@ -1,6 +1,6 @@
 """How neurons meet the surfaces on which their response changes; shared by the theory and the exact flow."""
 
-from biasfree.switching._filippov import Settled, Switches, from_zero, settle
+from biasfree.switching._filippov import Settled, Switches, from_zero, settle, still_rests
 from biasfree.switching._neurons import ROUNDING, UNDECIDED, Runner, Segments
 from biasfree.switching._several import SeveralRunner
 
@@ -14,4 +14,5 @@ __all__ = [
     "Switches",
     "from_zero",
     "settle",
+    "still_rests",
 ]

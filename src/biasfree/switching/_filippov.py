@@ -233,8 +233,33 @@ def from_zero(
     if dead is not None:
         return dead
     climbed = _climbed(directions, strength, drift, onward)
-    if not climbed.rests:
-        return climbed
+    return climbed if not climbed.rests else _other_ways(directions, strength, drift, onward, climbed)
+
+
+def still_rests(
+    directions: Float[np.ndarray, "lines dim"],
+    strength: Float[np.ndarray, "lines"],
+    drift: Float[np.ndarray, "dim"],
+    side: Float[np.ndarray, "lines"],
+) -> bool:
+    """Whether a neuron at rest at w = 0 stays there: what ``from_zero`` says, which is asked after every step.
+
+    The ς that held it a moment ago hold it still, or nearly: the search for them begins there, not with all lines free.
+    """
+    strength, drift = _of_size_one(strength, drift)
+    climbed = _climbed(directions, strength, drift, side, near=True)
+    return climbed.rests and _other_ways(directions, strength, drift, side, climbed, near=True).rests
+
+
+def _other_ways(
+    directions: np.ndarray,
+    strength: np.ndarray,
+    drift: np.ndarray,
+    onward: np.ndarray,
+    climbed: Settled,
+    near: bool = False,
+) -> Settled:
+    """The strongest pull out of w = 0 where there is none straight on; ``climbed`` if there is none at all."""
     # Not straight on: are there other ways out? Where lines repel they begin along these, or along what pulls.
     along = np.concatenate([[drift], directions[strength > 0], -directions[strength > 0]])
     growth = along @ drift + np.abs(along @ directions.T) @ strength  # of ‖w‖, along each
@@ -244,7 +269,9 @@ def from_zero(
     # Only the sides of repelling lines count, and few of them differ.
     starts = {side[strength >= 0].tobytes(): side for side in np.where(ways @ directions.T < 0, -1.0, 1.0)}
     starts.pop(onward[strength >= 0].tobytes(), None)
-    others = [_climbed(directions, strength, drift, side) for side in starts.values()]
+    if near:
+        starts = {key: np.where(strength < 0, climbed.side, side) for key, side in starts.items()}
+    others = [_climbed(directions, strength, drift, side, near) for side in starts.values()]
     pulls = [0.0 if o.rests else float(_norm(drift + (o.side * strength) @ directions)) for o in others]
     return others[pulls.index(max(pulls))] if max(pulls, default=0.0) > 0 else climbed
 
@@ -268,14 +295,21 @@ def _dead(
     return None
 
 
-def _climbed(directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, side: np.ndarray) -> Settled:
-    """Where a neuron at w = 0 is pulled to if it passes the repelling lines on these sides to begin with."""
+def _climbed(
+    directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, side: np.ndarray, near: bool = False
+) -> Settled:
+    """Where a neuron at w = 0 is pulled to if it passes the repelling lines on these sides to begin with.
+
+    Of a neuron that rests only ``rests`` is asked: with ``near`` the ς of attracting lines are sought from these on.
+    """
     side, attracting = side.copy(), strength < 0
     scale = _norm(drift) + np.abs(strength).sum()
     held = np.flatnonzero(attracting)
     for _ in range(len(side) + 2):  # each round flips a repelling line for good, but for ties
         others = drift + np.where(attracting, 0.0, side * strength) @ directions
-        if held.size:
+        if held.size and near:
+            side[held] = _in_the_box(directions[held], strength[held], others, side[held])
+        elif held.size:
             side[held] = _least_pull(directions[held], strength[held], others)
         pull = others + (side * strength)[held] @ directions[held]
         if _norm(pull) <= _ROUNDING * scale:
@@ -311,14 +345,17 @@ def _least_pull(
     return np.clip(values, -1.0, 1.0)
 
 
-def _in_the_box(directions: np.ndarray, strength: np.ndarray, rest: np.ndarray) -> np.ndarray:
+def _in_the_box(
+    directions: np.ndarray, strength: np.ndarray, rest: np.ndarray, start: np.ndarray | None = None
+) -> np.ndarray:
     """The ς in [−1, 1]^m that make ‖rest + Σ ς q d‖ least, by the active-set method: bounds are met exactly.
 
     Of the variables at a bound one after the other is freed, as long as one wants to move inwards; the free ones go
-    to where their equations hold, or to the first bound on the way.
+    to where their equations hold, or to the first bound on the way. It begins with all of them free, or at ``start``.
     """
-    count = len(strength)
-    values, free, loads = np.zeros(count), np.arange(count), strength[:, None] * directions
+    count, loads = len(strength), strength[:, None] * directions
+    values = np.zeros(count) if start is None else np.clip(start, -1.0, 1.0)
+    free = np.flatnonzero(np.abs(values) < 1)
     noise = _ROUNDING * (_norm(rest) + np.abs(strength).sum())
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # lines may be as weak as 1e-300
         for _ in range(10 * count + 100):

@@ -15,7 +15,7 @@ and meets all other lines at once. A row at rest there is asked whether somethin
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +23,9 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import pulls_of
 from biasfree.dynamics.exact._kernels import BLUR, log_levels, real, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
-from biasfree.dynamics.exact._sliding import drawn_from_zero, resting
+from biasfree.dynamics.exact._sliding import leaving_zero, resting
 
 _ROOM = 256  # crossings of one arc that there is room for at first
 _TOGETHER = 1e-12  # part of an arc within which one row meets several lines at once
@@ -206,11 +205,15 @@ def _drawn(curve: np.ndarray, data: Data, pattern: Pattern, until: float) -> tup
     first = (-1, 2.0)
     if not (pattern.span == data.directions.shape[1]).any():
         return first
-    for h in resting(pattern, data.directions.shape[1]).tolist():
+    rows = resting(pattern, data.directions.shape[1]).tolist()
+
+    def leaving(x: float, some: Iterable[int]) -> set[int]:
+        return leaving_zero(on_curve(basis(x), curve), pattern, data, some)
+
+    for h in sorted(leaving(min(until, 1.0), rows)):
 
         def leaves(x: float, h: int = h) -> bool:
-            z = on_curve(basis(x), curve)
-            return not drawn_from_zero(z, pattern, data, h, pulls_of(z, data, pattern.side)).rests
+            return h in leaving(x, [h])
 
         last = min(until, first[1], 1.0)
         if leaves(last):

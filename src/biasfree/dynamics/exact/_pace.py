@@ -16,6 +16,9 @@ _FORGET = 0.3  # weight of the last distance between events in its running mean
 _RARER, _FREE = 1.1, 2.0  # what a step without an event makes of that mean, and what its length does at least
 _EXPECTED = 0.02  # first guess of a short step, as part of a long one
 _BEYOND = 2.5  # usual distances between events that a short step looks ahead
+# What a short step makes of the long one where that is shorter than the distance between events: else it would never
+# be tried again where a kink has made it short, and short ones are held by stability for good (wide seeds 3087, 7971).
+_TRIED_AGAIN = 1.01
 _CLOSEST = 1e-3  # part of a long step below which events do not make steps shorter
 
 
@@ -52,6 +55,8 @@ class Pace:
             self.long, self.stiff = marched.step, marched.stiff
         else:
             self.short = marched.step
+            if self.long < self.gap:
+                self.long *= _TRIED_AGAIN**marched.steps
         self.accepted += marched.steps
         self.rejected += marched.rejected
         self.evaluations += marched.steps * (method.stages - 1) + marched.rejected * (method.core - 1)

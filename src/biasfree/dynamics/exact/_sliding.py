@@ -17,7 +17,7 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
 from biasfree.dynamics.exact._kernels import ROUNDING
 from biasfree.dynamics.exact._lengths import lengths
-from biasfree.switching import Settled, from_zero, settle
+from biasfree.switching import Settled, from_zero, settle, still_rests
 
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
@@ -188,7 +188,7 @@ def resting(pattern: Pattern, dim: int) -> Int[np.ndarray, "rows"]:
     return np.flatnonzero((pattern.span == dim) & ~slide)
 
 
-def drawn_from_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, pulls: Pulls) -> Settled:
+def _drawn_from_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, pulls: Pulls) -> Settled:
     """Where row h goes from w = 0, by ``switching.from_zero``."""
     second, dim = z[h, data.directions.shape[1] :], data.directions.shape[1]
     side, sliding = sides_of(pattern, data, pulls, h, second)
@@ -198,9 +198,28 @@ def drawn_from_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, pulls: 
     )
 
 
+def leaving_zero(z: np.ndarray, pattern: Pattern, data: Data, rows: Iterable[int]) -> set[int]:
+    """Those of some rows at rest at w = 0 that something draws away at ``z``.
+
+    With one output only the sign of v and the sides of repelling lines count, in which few rows differ.
+    """
+    dim, pulls = data.directions.shape[1], pulls_of(z, data, pattern.side)
+    known: dict[bytes, bool] = {}
+    leaving = set()
+    for h in rows:
+        second = np.sign(z[h, dim:]) if data.outputs == 1 else z[h, dim:]
+        strength, side = second @ pulls.q, pattern.side[h]
+        key = np.concatenate([second, side[strength >= 0]]).tobytes()
+        if key not in known:
+            known[key] = still_rests(data.directions, strength, (second @ pulls.p) @ data.directions, side)
+        if not known[key]:
+            leaving.add(h)
+    return leaving
+
+
 def _leaves_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, pulls: Pulls) -> Happened:
     """All lines are met at once."""
-    settled, active = drawn_from_zero(z, pattern, data, h, pulls), len(pattern.side)
+    settled, active = _drawn_from_zero(z, pattern, data, h, pulls), len(pattern.side)
     new = written(pattern, data, h, settled.side, settled.sliding, everything=settled.rests)
     z[active:][pattern.owner[active:] == h, : data.directions.shape[1]] = 0.0
     return Happened(new, [(int(line), "branch") for line in np.flatnonzero(~settled.sliding)])
