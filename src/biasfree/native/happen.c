@@ -236,7 +236,8 @@ Event first_event(const Room *room, const Course *course, int64_t n, double leng
 
 /* Leave out of what was met along a curve what its own error makes: a row close to a line, or
    leaving it slowly, may be taken beyond it while its velocity there leads back, or nowhere. How many are left. Of shallow
-   ones only the first are asked: more are taken one by one. Its `length` matters to pulls that are given. */
+   ones only the first are asked: more are taken one by one. Ends of slides are put where they really are. The curve's
+   `length` matters to pulls that are given. */
 PUBLIC int64_t biasfree_real(double *curve, double length, int64_t crossings, double slack, const Data *data,
                              Pattern *pattern, const Desk *desk, const Sought *sought) {
     const Trial trial = {0, 0, curve, 0, 0};
@@ -248,6 +249,7 @@ PUBLIC int64_t biasfree_real(double *curve, double length, int64_t crossings, do
         if (shallow && asked++ < SHALLOW && !is_real(&room, 0, met, slack)) continue;
         memmove(sought->met + 4 * left++, met, 4 * sizeof(double));
     }
+    for (int64_t i = 0; i < pattern->count; i++) sought->ended[i] = end_of(&room, 0, i);
     return left;
 }
 

@@ -187,7 +187,10 @@ class Late:
         now.z, state.energy = step.at(arrival), energy + step.energy(arrival)
         state.time = until if arrival >= left else began + arrival
         pace.accepted += 1
+        before = len(state.noted)
         ended = state.after(event, began)
+        if event is not None and len(state.noted) == before:
+            self._give_up()  # what only seemed to happen would seem so again: explicit steps tell
         if now.parted():
             now.regroup()
         state.moved()
