@@ -355,6 +355,7 @@ def _propagated(
 ) -> Float[np.ndarray, "n rows columns"]:
     """e^{tA}z with A = [[−λ, M], [Mᵀ, −λ]]: along M's singular vectors a hyperbolic rotation, elsewhere only decay."""
     dim = matrices.shape[-2]
+    matrices = matrices * rows.any(axis=1)[:, None, None]  # where a row is zero, what would make it grow may overflow
     if matrices.shape[-1] == 1:
         size = np.sqrt(np.einsum("nhdk,nhdk->nhk", matrices, matrices))
         left = matrices / np.where(size > 0, size, 1.0)[..., None, :]
