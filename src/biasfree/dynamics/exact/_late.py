@@ -11,7 +11,8 @@ polynomial over a step of length h, under which the flow is known at every τ, h
 The B_j are those for which the first line holds at eight points of the step: exponential collocation, of order 8.
 They are found by iteration from B = 0. N has no derivative at x, so that each turn gains two orders, whatever the
 fast rates are, and three or four are enough. All points of a turn are computed at once. The error's estimate is the
-size of the last term. (B₁ is there for steps that begin with a fast direction not at rest yet: once it is, N grows
+size of the last term. Along a curved valley fast directions turn within a step, and the iteration diverges while the
+way itself is smooth: then the same equations are solved by Newton's method (``_newton``). (B₁ is there for steps that begin with a fast direction not at rest yet: once it is, N grows
 with τ, not τ².) Directions of growth are treated like the others, so nothing is mistaken for rest at a saddle. Rows
 that slide move within their surfaces: J is projected on them.
 
@@ -22,6 +23,7 @@ ceases to be light.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -33,6 +35,7 @@ from biasfree.dynamics.exact._events import Arc
 from biasfree.dynamics.exact._field import Pulls, across, pulls_of
 from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
+from biasfree.dynamics.exact._newton import slope_of, solved
 
 LARGEST = 1000  # unknowns up to which J is formed
 ORDER = 8  # of a step: its error's estimate is a term in h^8
@@ -44,6 +47,7 @@ _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
 _EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
 _TURNS = 6  # of the iteration at most
+_SOLVED = 100  # modes up to which Newton's method is worth it: it solves systems of seven times as many
 # Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
 # lies beyond degree 7 is less. Monomials themselves would take rounding, or a fast direction not quite at rest, for
 # an error.
@@ -101,19 +105,14 @@ class LateStep:
         self.length, self.reaches, self._ways = 0.0, 0.0, list[Arc]()
         self._end, self._energies = z, np.zeros((0, len(NODES)))
         self.bend, self._seen = np.zeros((len(_POWERS), self.force.size)), np.full(self.force.size, np.inf)
+        self._curve: Float[np.ndarray, "8 modes"] | None = None  # the modes' way, where Newton's method found it
 
     def _linearise(self) -> None:
         """Rates, modes and the force along them: all of J, or what Lanczos' method sees of it."""
-        dim, active = self.data.directions.shape[1], len(self.pattern.side)
         self._here = pulls_of(self.z, self.data, self.pattern.side)
         self._across = across(self.pattern) if self.pattern.span.any() else None
-        flat = self._velocity(self.z[None, self.heavy], self._here)[0]
-        bent = bends(self.z[:active], self.data, self.pattern.side, float(self._here.level))
-        own = None if self._across is None else self._across[self.heavy]
-        self.rows = Rows(
-            self.z[self.heavy, :dim], self.z[self.heavy, dim:], self.pattern.side[self.heavy], own,
-            self._pulling(self._here)[self.heavy], float(self._here.decay), bent, flat,
-        )  # fmt: skip
+        self.rows = self._rows_at(self.z, self._here)
+        flat = self.rows.force
         if not flat.size:
             rates, self.modes = np.zeros(0), np.zeros((0, 0))
         elif self.whole:
@@ -127,6 +126,16 @@ class LateStep:
         size = float(np.abs(self.rows.second).max(initial=0.0))
         self._noise = _EPSILON * (self._here.whole + self.data.mass) * size
         self.force = self._above_noise((self.modes.T @ flat)[None])[0]
+
+    def _rows_at(self, z: Float[np.ndarray, "rows columns"], pulls: Pulls) -> Rows:
+        """The heavy rows at a state, as J needs them."""
+        dim, active = self.data.directions.shape[1], len(self.pattern.side)
+        bent = bends(z[:active], self.data, self.pattern.side, float(pulls.level))
+        own = None if self._across is None else self._across[self.heavy]
+        return Rows(
+            z[self.heavy, :dim], z[self.heavy, dim:], self.pattern.side[self.heavy], own,
+            self._pulling(pulls)[self.heavy], float(pulls.decay), bent, self._velocity(z[None, self.heavy], pulls)[0],
+        )  # fmt: skip
 
     def _above_noise(self, forces: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
         """Forces, but nothing along modes where all may be rounding alone: over long times that would add up."""
@@ -159,16 +168,28 @@ class LateStep:
 
     def try_length(self, length: float, rtol: float, atol: float) -> float:
         """Set the step's length; returns the largest error of a row in units of its tolerance."""
-        self.length = length
+        self.length, self._curve = length, None
         size = np.abs(self.z[self.heavy]).max(axis=1, initial=0.0)
         units = self.modes / np.repeat(atol + rtol * size, self.shape[1])[:, None]
         self._seen = np.abs(units).max(axis=0, initial=0.0)
 
-        def judged(change: Float[np.ndarray, "modes"]) -> float:
-            worst = np.abs(units @ change).max(initial=0.0)
+        def judged(change: Float[np.ndarray, "*n modes"]) -> float:
+            worst = np.abs(change @ units.T).max(initial=0.0)
             return float(worst) if np.isfinite(worst) else np.inf
 
         weights = self._weights(length * NODES[1:])
+        left = self._iterated(weights, judged)
+        if left < np.inf:
+            return max(left, judged(weights[0, -1] * _TOP * self.bend[-1]))
+        if self.force.size > _SOLVED:
+            return np.inf
+        kernel = np.einsum("jnm,ji->nim", weights[1:], _FIT)
+        places, left = solved(weights[0] * self.force, kernel, self._bent, self._slopes, judged, _TURNS, _SETTLED)
+        self._curve = FROM_NODES[:, 1:] @ places
+        return max(left, judged(_TOP * (_FIT @ places)[-1]))
+
+    def _iterated(self, weights: Float[np.ndarray, "8 n modes"], judged: Callable[[np.ndarray], float]) -> float:
+        """Find the B_j by iteration; what further turns would change, infinite where it does not converge."""
         places, left, turns = weights[0] * self.force, np.inf, [np.inf]
         while left > _SETTLED and len(turns) <= _TURNS:
             self.bend = _FIT @ self._bent(places)
@@ -179,7 +200,7 @@ class LateStep:
                 return np.inf
             # What all further turns will change.
             left = turns[-1] * (ratio / (1 - ratio) if len(turns) > 2 else 1.0)
-        return max(left, judged(weights[0, -1] * _TOP * self.bend[-1]))
+        return left
 
     def _weights(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "8 n modes"]:
         """What the force, and each B_j, move every mode by until some times."""
@@ -193,13 +214,39 @@ class LateStep:
         """How far every mode has moved."""
         return weights[0] * self.force + np.einsum("jnm,jm->nm", weights[1:], self.bend)
 
+    def _places_at(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n modes"]:
+        """How far every mode has moved until some times."""
+        if self._curve is None:
+            return self._places(self._weights(times))
+        return np.asarray(basis(times / self.length) @ self._curve)
+
+    def _moving(
+        self, times: Float[np.ndarray, "n"], places: Float[np.ndarray, "n modes"]
+    ) -> Float[np.ndarray, "n modes"]:
+        """How fast every mode moves at some times: F + Jx + Σ(τ/h)^j B_j along x(τ), or the slope of the way itself."""
+        if self._curve is None:
+            return self.force + self.rates * places + (times[:, None] / self.length) ** _POWERS @ self.bend
+        return np.asarray(basis(times / self.length) @ slope_of(self._curve)) / self.length
+
+    def _states(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n active columns"]:
+        """The active rows at several places."""
+        states = np.repeat(self.z[None, : len(self.pattern.side)], len(places), axis=0)
+        states[:, self.heavy] = self._rows(places)
+        return states
+
+    def _slopes(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes modes"]:
+        """The derivative of ``_bent`` at several places."""
+        states = self._states(places)
+        pulls = pulls_of(states, self.data, self.pattern.side)
+        self.evaluations += places.size
+        rows = [self._rows_at(state, pulls.take(n)) for n, state in enumerate(states)]
+        return np.stack([self.modes.T @ dense(each, self.data) @ self.modes for each in rows]) - np.diag(self.rates)
+
     def _bent(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
         """QᵀN(x + Q·place) − QᵀN(x) at several places."""
-        states = np.repeat(self.z[None, : len(self.pattern.side)], len(places), axis=0)
-        heavy = self._rows(places)
-        states[:, self.heavy] = heavy
+        states = self._states(places)
         self.evaluations += len(places)
-        moved = self._velocity(heavy, pulls_of(states, self.data, self.pattern.side))
+        moved = self._velocity(states[:, self.heavy], pulls_of(states, self.data, self.pattern.side))
         return self._above_noise(moved @ self.modes - self.force - self.rates * places)
 
     def _rows(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n heavy columns"]:
@@ -241,7 +288,7 @@ class LateStep:
     def _moved(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
         """The rows some times later, light ones as they are now."""
         states = np.repeat(self.z[None], len(times), axis=0)
-        states[:, self.heavy] = self._rows(self._places(self._weights(times)))
+        states[:, self.heavy] = self._rows(self._places_at(times))
         return states
 
     # The way of all rows, in arcs
@@ -251,7 +298,7 @@ class LateStep:
         ends = self._grid()
         begins = np.concatenate([[0.0], ends[:-1]])
         times = begins[:, None] + (ends - begins)[:, None] * NODES
-        places = self._places(self._weights(times.ravel()))
+        places = self._places_at(times.ravel())
         states = np.repeat(self.z[None], times.size, axis=0)
         states[:, self.heavy] = self._rows(places)
         states = states.reshape(*times.shape, *self.z.shape)
@@ -266,8 +313,8 @@ class LateStep:
     def _worked(
         self, times: Float[np.ndarray, "arcs 8"], places: Float[np.ndarray, "nodes modes"]
     ) -> Float[np.ndarray, "arcs 8"]:
-        """∫‖Ẇ‖² from the step's beginning to all nodes, as curves: Ẇ = F + Jx + Σ(τ/h)^j B_j along x(τ)."""
-        moving = self.force + self.rates * places + (times.reshape(-1, 1) / self.length) ** _POWERS @ self.bend
+        """∫‖Ẇ‖² from the step's beginning to all nodes, as curves."""
+        moving = self._moving(times.ravel(), places)
         power = np.einsum("nm,nm->n", moving, moving).reshape(times.shape)
         inside = (times - times[:, :1]) * (power @ _MEANS.T)
         before = np.concatenate([[0.0], np.cumsum(inside[:-1, -1])])
@@ -292,6 +339,8 @@ class LateStep:
 
     def _fastest(self) -> float:
         """The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}."""
+        if self._curve is not None:
+            return 0.0
         quick = np.abs(self.rates) * self.length > 1
         rates = self.rates[quick]
         terms = (_FACTORIALS[_POWERS] / self.length**_POWERS)[:, None] * self.bend[:, quick] / rates ** _POWERS[:, None]

@@ -22,6 +22,7 @@ _TRIES = 8  # lengths tried before the step is given up
 _SHRINK = 0.3  # most that a step which failed is shortened by
 _LONGER = 5.0  # most that a step may be longer than the one before
 _SLOW = 2e-4  # of its size, what the network moves in a step where rest is looked for
+_SEEMING = 20  # events in a row of which nothing follows, each at the cost of a step that led nowhere
 _REACH = 300.0  # explicit steps that a linearisation may go where J is not known as a whole
 _AT_ONCE = 64  # times for which a way is computed together
 _RESTED = 1e-3  # part of rtol by which a network at rest still moves
@@ -63,6 +64,7 @@ class Late:
         """Nothing is stiff yet."""
         self.state, self._atol = state, atol
         self._going, self._length, self._next, self._next_look = False, 0.0, 0, 1
+        self._seemed = 0
         self.stood = False  # from the start
 
     def advance(self, until: float) -> Piece | None:
@@ -189,8 +191,9 @@ class Late:
         pace.accepted += 1
         before = len(state.noted)
         ended = state.after(event, began)
-        if event is not None and len(state.noted) == before:
-            self._give_up()  # what only seemed to happen would seem so again: explicit steps tell
+        self._seemed = self._seemed + 1 if arrival < least and len(state.noted) == before else 0
+        if self._seemed > _SEEMING:
+            self._give_up()  # what only seems to happen will seem so again: explicit steps tell
         if now.parted():
             now.regroup()
         state.moved()
