@@ -23,10 +23,11 @@ from biasfree.dynamics.exact._early import early_phase, spectral_norm
 from biasfree.dynamics.exact._field import across, after_crossing, form_of, no_form, pulls_of, velocity
 from biasfree.dynamics.exact._jacobian import dense, times
 from biasfree.dynamics.exact._kernels import attempt
-from biasfree.dynamics.exact._late import LateStep, phis
+from biasfree.dynamics.exact._late import LateStep
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import alike, heaviest, of_members
 from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_3, ORDER_8, TABLES, Method, basis
+from biasfree.dynamics.exact._phis import phis
 from biasfree.dynamics.exact._sliding import flipped, nobody_slides, written
 from biasfree.lines import lines
 from biasfree.native import _build

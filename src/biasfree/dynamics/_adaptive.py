@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from biasfree.dynamics import _field, _status, _stepper
+from biasfree.dynamics import _field, _status, _stepper, _work
 from biasfree.dynamics._early_jump import EarlyJump
 from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
 from biasfree.dynamics._plan import Plan
@@ -40,6 +40,7 @@ class Adaptive:
         with np.errstate(all="ignore"):  # looked for, at last by the guard
             self._state = self._stepper.start(weights, plan.start)
         self._leapt = self._rested = ""
+        self._gradient = _work.of_gradient(plan.network, plan.dataset)
 
     @property
     def moves(self) -> bool:
@@ -166,6 +167,7 @@ class Adaptive:
             smallest_step=state.smallest,
             chatter_step=state.chatter_step if chattered else 0.0,
             local_errors=state.local_errors,
+            work=self._gradient * (self._stepper.evaluations + 2 * self._watch.products),
         )
 
     def remark(self) -> str:

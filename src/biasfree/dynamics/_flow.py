@@ -15,7 +15,7 @@ import numpy as np
 
 from biasfree import checks
 from biasfree.datasets import Dataset
-from biasfree.dynamics import _field, _guard, _loop
+from biasfree.dynamics import _field, _guard, _loop, _work
 from biasfree.dynamics._choice import METHODS, adaptive, choose
 from biasfree.dynamics._loop import Outcome
 from biasfree.dynamics._pieces import Integrator
@@ -30,6 +30,7 @@ __all__ = ["METHODS", "gradient_flow", "resume"]
 
 _TIGHTEST, _LOOSEST = 1e-13, 0.1  # rtol: below is rounding, above a step says nothing
 _TIGHTER = 0.01  # of rtol, where a result was refused
+_MOST_STEPS = 2_000_000  # of which only the smallest networks can take so many within the work of a run
 _BELOW_START = 1e-6  # of rtol times the start's size: the absolute tolerance, far below weights that matter
 
 
@@ -48,7 +49,7 @@ def gradient_flow(
     stop: Stop | float | str | None = None,
     progress: ProgressCallback | None = None,
     smallest_step: float | None = None,
-    max_steps: int = 2_000_000,
+    max_steps: int | None = None,
 ) -> Trajectory:
     """Train by gradient flow: Ẇ = −∇L(W) − λW, from t = 0 to ``until``.
 
@@ -88,7 +89,9 @@ def gradient_flow(
         progress: called a few times a second with a ``Progress``.
         smallest_step: the step to chatter at; by default one at which a smooth field would meet ``rtol``. Asks for
             adaptive steps.
-        max_steps: accepted and rejected steps allowed.
+        max_steps: accepted and rejected steps allowed. By default a run ends, with the status "step limit", after work
+            that takes some seven seconds for a small problem and more in proportion for a large one; hardly any needs
+            so much. Work is counted and never timed, so that a run ends at the same step on any machine.
 
     Raises:
         ValueError: arguments out of range, a network that does not fit the data, labels other than ±1.
@@ -124,14 +127,20 @@ def gradient_flow(
         return finished(_taken_up(plan, outcome, other, progress), other, because, exact_until=time)
     if outcome.status.complete and not result.status.complete:
         refused = result.status.message.split(". ")[0]
+        left = plan.max_work - outcome.counts.work
         if plan.rtol * _TIGHTER >= _TIGHTEST:  # mostly one decision that was too close at this tolerance
-            tighter = dataclasses.replace(plan, rtol=_TIGHTER * plan.rtol)
-            because = f"{because}; the result at rtol {plan.rtol:g} was {refused}"
-            again = finished(_integrate(tighter, chosen, _recorder(plan, points), progress), chosen, because, tighter)
+            tighter = dataclasses.replace(plan, rtol=_TIGHTER * plan.rtol, max_work=left)
+            told = f"{because}; the result at rtol {plan.rtol:g} was {refused}"
+            again = finished(_integrate(tighter, chosen, _recorder(plan, points), progress), chosen, told, tighter)
             if again.status.complete or again.status.name == "interrupted":
                 return again
+            left -= again.counts.work
+        if left <= 0:  # what was refused says by how much, and came to the end
+            return result
         because = f"the exact flow's result was {refused}"
-        return finished(_integrate(plan, other, _recorder(plan, points), progress), other, because)
+        steps = dataclasses.replace(plan, max_work=left)
+        other_result = finished(_integrate(steps, other, _recorder(plan, points), progress), other, because, plan)
+        return result if other_result.status.name == "step limit" else other_result
     return result
 
 
@@ -140,7 +149,7 @@ def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> A
     settings = trajectory.settings
     plan = Plan(
         trajectory.template.with_weights(weights), trajectory.dataset, settings["loss"], time, settings["rtol"],
-        settings["atol"], settings["weight_decay"], settings["clock"], max_steps=settings["max_steps"],
+        settings["atol"], settings["weight_decay"], settings["clock"], max_steps=settings["max_steps"] or _MOST_STEPS,
         smallest_step=settings["smallest_step"], start=start,
     )  # fmt: skip
     method = "exact" if start < settings.get("exact_until", -math.inf) else settings["method"]
@@ -173,7 +182,8 @@ def _taken_up(plan: Plan, outcome: Outcome, method: str, progress: ProgressCallb
     time, point = outcome.last
     steps = max(1, plan.max_steps - outcome.counts.accepted - outcome.counts.rejected)
     network = plan.network.with_weights(point.weights)
-    rest = dataclasses.replace(plan, network=network, start=time, max_steps=steps)
+    left = plan.max_work - outcome.counts.work
+    rest = dataclasses.replace(plan, network=network, start=time, max_steps=steps, max_work=left)
     outcome.recorder.carried = point.energy
     return outcome.followed_by(_integrate(rest, method, outcome.recorder, progress))
 
@@ -194,7 +204,7 @@ def _planned(
     clock: str,
     stop: Stop,
     smallest_step: float | None,
-    max_steps: int,
+    max_steps: int | None,
 ) -> Plan:
     """What is asked, checked."""
     end = math.inf if until == math.inf else checks.positive(until, "until", remedy="It is the flow time to reach.")
@@ -220,8 +230,9 @@ def _planned(
         decay,
         clock,
         stop,
-        checks.count(max_steps, "max_steps"),
+        _MOST_STEPS if max_steps is None else checks.count(max_steps, "max_steps"),
         0.0 if smallest_step is None else checks.positive(smallest_step, "smallest_step"),
+        max_work=math.inf if max_steps is not None else _work.allowed(network, dataset),
     )
 
 

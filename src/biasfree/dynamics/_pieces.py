@@ -91,6 +91,7 @@ class Counts:
         chatter_step: smallest of the chattering steps, 0 if none.
         local_errors: of all adaptive steps, as they were estimated, in parts of the weights, added up; where the flow
             makes differences neither grow nor shrink, that is how far off the weights may be.
+        work: in units of ``_work``, by which a run ends that goes on and on.
     """
 
     evaluations: int
@@ -100,6 +101,7 @@ class Counts:
     smallest_step: float = 0.0
     chatter_step: float = 0.0
     local_errors: float = 0.0
+    work: float = 0.0
 
     def __add__(self, other: "Counts") -> "Counts":
         """Of a run that another method took up; ``smallest_step`` is 0 where a method does not report its own."""
@@ -113,6 +115,7 @@ class Counts:
             min(steps, default=0.0),
             min(chatter, default=0.0),
             self.local_errors + other.local_errors,
+            self.work + other.work,
         )
 
 

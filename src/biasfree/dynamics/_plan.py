@@ -69,6 +69,7 @@ class Plan:
         max_steps: accepted and rejected steps allowed.
         smallest_step: of adaptive steps; 0 for one found from the stiffness.
         start: time at which ``network`` stands.
+        max_work: allowed (``_work``); infinite where steps were given.
     """
 
     network: Network
@@ -83,6 +84,7 @@ class Plan:
     max_steps: int = 2_000_000
     smallest_step: float = 0.0
     start: float = 0.0
+    max_work: float = math.inf
 
     @property
     def axis(self) -> str:
@@ -94,6 +96,6 @@ class Plan:
         return {
             "method": method, "loss": self.loss, "clock": self.clock, "until": self.until, "rtol": self.rtol,
             "atol": self.atol, "weight_decay": self.weight_decay, "smallest_step": self.smallest_step,
-            "max_steps": self.max_steps, "stop_log_loss": self.stop.level, "stop_converged": self.stop.converged,
-            "because": because,
+            "max_steps": self.max_steps if math.isinf(self.max_work) else None, "stop_log_loss": self.stop.level,
+            "stop_converged": self.stop.converged, "because": because,
         }  # fmt: skip

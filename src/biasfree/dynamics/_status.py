@@ -77,6 +77,16 @@ def out_of_steps(axis: str, time: float, most: int) -> Status:
     )
 
 
+def out_of_work(axis: str, time: float, until: float, steps: int) -> Status:
+    """As much work as a run may cost unasked."""
+    return Status(
+        "step limit",
+        f"stopped at {axis} = {time:.6g} of {until:g} after {steps} steps: the problem is stiff, or its events many, "
+        "and this is as much work as a run does unasked. To go on, give a limit of your own, say "
+        f"max_steps={10 * steps}; a larger rtol, or a shorter time, needs less.",
+    )
+
+
 def out_of_reach(axis: str, time: float, until: float) -> Status:
     """Hardly any way made in many steps."""
     return Status(

@@ -10,6 +10,8 @@ from biasfree.dynamics._status import Status
 # After so many attempts that made less than this share of the way the run is given up: its end is 10¹² attempts off.
 _PATIENCE, _LEAST_SHARE = 20_000, 1e-8
 
+_DEAREST = 20  # times the usual work, what one attempt costs at most: Chebyshev steps have a dozen stages or two
+
 
 def ended(piece: Piece, counts: Counts, plan: Plan) -> Status | None:
     """How the run ended with this piece, or None if it goes on."""
@@ -23,6 +25,8 @@ def ended(piece: Piece, counts: Counts, plan: Plan) -> Status | None:
         return _status.out_of_reach(plan.axis, piece.end, plan.until)
     if attempts >= plan.max_steps:
         return _status.out_of_steps(plan.axis, piece.end, plan.max_steps)
+    if counts.work >= plan.max_work:
+        return _status.out_of_work(plan.axis, piece.end, plan.until, attempts)
     return None
 
 
@@ -30,4 +34,7 @@ def attempts_left(counts: Counts, plan: Plan) -> int:
     """Attempts until one of these rules is to be looked at: on any machine a run ends at the same step."""
     attempts = counts.accepted + counts.rejected
     left = plan.max_steps - attempts
+    if counts.work > 0 and math.isfinite(plan.max_work):
+        # At most so many that the next rule is not passed: towards the end one by one.
+        left = min(left, int((plan.max_work - counts.work) / (_DEAREST * counts.work / max(attempts, 1))))
     return max(1, min(left, _PATIENCE - attempts) if attempts < _PATIENCE else left)

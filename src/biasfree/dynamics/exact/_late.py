@@ -12,9 +12,11 @@ The B_j are those for which the first line holds at eight points of the step: ex
 They are found by iteration from B = 0. N has no derivative at x, so that each turn gains two orders, whatever the
 fast rates are, and three or four are enough. All points of a turn are computed at once. The error's estimate is the
 size of the last term. Along a curved valley fast directions turn within a step, and the iteration diverges while the
-way itself is smooth: then the same equations are solved by Newton's method (``_newton``). (B₁ is there for steps that begin with a fast direction not at rest yet: once it is, N grows
-with τ, not τ².) Directions of growth are treated like the others, so nothing is mistaken for rest at a saddle. Rows
-that slide move within their surfaces: J is projected on them.
+way itself is smooth: then the same equations are solved by Newton's method (``_newton``).
+
+(B₁ is there for steps that begin with a fast direction not at rest yet: once it is, N grows with τ, not τ².)
+Directions of growth are treated like the others, so nothing is mistaken for rest at a saddle. Rows that slide move
+within their surfaces: J is projected on them.
 
 **Light rows**, too small for the output to notice, and passive ones are no part of J, where they would drown in
 rounding. They obey ż = [[−λ, M], [Mᵀ, −λ]]z with the M of the others' way, of which the mean up to each time is taken
@@ -34,8 +36,10 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc
 from biasfree.dynamics.exact._field import Pulls, across, pulls_of
 from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
+from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
 from biasfree.dynamics.exact._newton import slope_of, solved
+from biasfree.dynamics.exact._phis import FACTORIALS, phis
 
 LARGEST = 1000  # unknowns up to which J is formed
 ORDER = 8  # of a step: its error's estimate is a term in h^8
@@ -46,6 +50,7 @@ _STRETCHES = 300  # of one step at most
 _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
 _EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
+_EIGEN = 9.0  # times its size cubed, the multiplications that all eigenvectors of a symmetric matrix take
 _TURNS = 6  # of the iteration at most
 _SOLVED = 100  # modes up to which Newton's method is worth it: it solves systems of seven times as many
 # Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
@@ -54,38 +59,11 @@ _SOLVED = 100  # modes up to which Newton's method is worth it: it solves system
 _TOP = 2.0**-10
 _SETTLED = 0.1  # part of the tolerance that further turns may change
 _UNSEEN = 0.1  # part of the tolerance below which a fading direction needs no short arcs
-_SERIES, _TERMS = 3.0, 26  # |z| below which φ's formulas cancel, up to 30 times for φ₈, and terms of its series there
 _POWERS = np.arange(1, len(NODES))
 _FIT = np.linalg.inv(NODES[1:, None] ** _POWERS)  # N at the points → B
-_FACTORIALS = np.array([math.factorial(j) for j in range(_TERMS + len(NODES) + 1)], dtype=float)
 _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
 # Values at the nodes → means up to each of them.
 _MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES]) @ FROM_NODES
-
-
-def phis(z: Float[np.ndarray, "*n"], last: int) -> Float[np.ndarray, "last *n"]:
-    """φ₁, …, φ_last of each entry; where the formulas cancel, by series.
-
-    >>> one, two, three = phis(np.array([0.0, -1e9]), 3)
-    >>> bool(np.allclose(one, [1, 1e-9])), bool(np.allclose(three * 6, [1, 3e-9]))
-    (True, True)
-    """
-    flat = z.ravel()
-    small = np.flatnonzero(np.abs(flat) < _SERIES)
-    y = np.minimum(flat, 700.0)
-    y[small] = 1.0
-    values = np.empty((last, flat.size))
-    values[0] = np.expm1(y) / y
-    for k in range(1, last):
-        values[k] = (values[k - 1] - 1 / _FACTORIALS[k]) / y
-    near, powers = flat[small], np.ones((_TERMS, small.size))
-    for i in range(1, _TERMS):
-        np.multiply(powers[i - 1], near, out=powers[i])
-    values[:, small] = _SERIES_OF[:last] @ powers
-    return values.reshape(last, *z.shape)
-
-
-_SERIES_OF = 1 / _FACTORIALS[np.arange(1, len(NODES) + 1)[:, None] + np.arange(_TERMS)]
 
 
 class LateStep:
@@ -100,7 +78,7 @@ class LateStep:
         self.heavy = np.flatnonzero(heavy)
         self.riding = np.concatenate([np.flatnonzero(~heavy), np.arange(active, len(z))])
         self.shape = (len(self.heavy), z.shape[1])
-        self.evaluations = 1
+        self.evaluations, self.algebra = 1, 0.0
         self._linearise()
         self.length, self.reaches, self._ways = 0.0, 0.0, list[Arc]()
         self._end, self._energies = z, np.zeros((0, len(NODES)))
@@ -118,6 +96,7 @@ class LateStep:
         elif self.whole:
             rates, self.modes = np.linalg.eigh(dense(self.rows, self.data))
             self.evaluations += flat.size
+            self.algebra += _EIGEN * float(flat.size) ** 3
         else:
             seen = lanczos(flat, lambda vector: -times(vector, self.rows, self.data))
             rates, self.modes = -seen.rates, seen.modes
@@ -207,7 +186,7 @@ class LateStep:
         weights = phis(times[:, None] * self.rates, 1 + len(_POWERS))
         weights[0] *= times[:, None]
         part = (times / self.length if self.length > 0 else 0 * times) ** _POWERS[:, None]
-        weights[1:] *= (_FACTORIALS[_POWERS][:, None] * part * times)[..., None]
+        weights[1:] *= (FACTORIALS[_POWERS][:, None] * part * times)[..., None]
         return weights
 
     def _places(self, weights: Float[np.ndarray, "8 n modes"]) -> Float[np.ndarray, "n modes"]:
@@ -239,6 +218,7 @@ class LateStep:
         states = self._states(places)
         pulls = pulls_of(states, self.data, self.pattern.side)
         self.evaluations += places.size
+        self.algebra += float(places.size) ** 3 / 3
         rows = [self._rows_at(state, pulls.take(n)) for n, state in enumerate(states)]
         return np.stack([self.modes.T @ dense(each, self.data) @ self.modes for each in rows]) - np.diag(self.rates)
 
@@ -278,7 +258,7 @@ class LateStep:
         states = self._moved(times)
         if self.riding.size:
             decay, light = np.array([self.rows.decay]), self.z[self.riding]
-            states[:, self.riding] = _propagated(light, self._light_pulls()[None], decay, times)
+            states[:, self.riding] = propagated(light, self._light_pulls()[None], decay, times)
         return states
 
     def energies_at_rest(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
@@ -343,7 +323,7 @@ class LateStep:
             return 0.0
         quick = np.abs(self.rates) * self.length > 1
         rates = self.rates[quick]
-        terms = (_FACTORIALS[_POWERS] / self.length**_POWERS)[:, None] * self.bend[:, quick] / rates ** _POWERS[:, None]
+        terms = (FACTORIALS[_POWERS] / self.length**_POWERS)[:, None] * self.bend[:, quick] / rates ** _POWERS[:, None]
         fades = np.abs(self.force[quick] + terms.sum(axis=0)) / np.abs(rates)
         return float(np.abs(rates[fades * self._seen[quick] > _UNSEEN]).max(initial=0.0))
 
@@ -358,7 +338,7 @@ class LateStep:
         whole = np.sum(states[:, -1][:, self.heavy] ** 2, axis=(1, 2))
         now = self.z[self.riding]
         for n in range(count):
-            way = _propagated(now, matrices[n], decay[n], spans[n] * NODES)
+            way = propagated(now, matrices[n], decay[n], spans[n] * NODES)
             states[n][:, self.riding] = way
             now = way[-1]
             squares = np.einsum("hd,hd->h", now, now)[light_rows]
@@ -394,29 +374,3 @@ class LateStep:
         bounds = np.array([self._ways[0].begin, *(way.end for way in self._ways)])
         numbers = np.clip(np.searchsorted(bounds, times) - 1, 0, len(self._ways) - 1)
         return numbers, (times - bounds[numbers]) / (bounds[numbers + 1] - bounds[numbers])
-
-
-def _propagated(
-    rows: Float[np.ndarray, "rows columns"],
-    matrices: Float[np.ndarray, "n rows dim outputs"],
-    decay: Float[np.ndarray, "n"],
-    times: Float[np.ndarray, "n"],
-) -> Float[np.ndarray, "n rows columns"]:
-    """e^{tA}z with A = [[−λ, M], [Mᵀ, −λ]]: along M's singular vectors a hyperbolic rotation, elsewhere only decay."""
-    dim = matrices.shape[-2]
-    matrices = matrices * rows.any(axis=1)[:, None, None]  # where a row is zero, what would make it grow may overflow
-    if matrices.shape[-1] == 1:
-        size = np.sqrt(np.einsum("nhdk,nhdk->nhk", matrices, matrices))
-        left = matrices / np.where(size > 0, size, 1.0)[..., None, :]
-        right = np.ones((1, 1, 1, 1))
-    else:
-        left, size, right = np.linalg.svd(matrices, full_matrices=False)
-    one = np.einsum("nhdr,hd->nhr", left, rows[:, :dim])
-    other = (right @ rows[:, dim:, None])[..., 0]
-    t, decay = times[:, None, None], decay[:, None, None]
-    # cosh and sinh times the decay, each exponential by itself: neither overflows unless the row does.
-    rises, falls, fades = np.exp(t * (size - decay)), np.exp(-t * (size + decay)), np.exp(-decay * t)
-    grown, turned = 0.5 * (rises + falls) - fades, 0.5 * (rises - falls)
-    first = fades * rows[:, :dim] + (left @ (grown * one + turned * other)[..., None])[..., 0]
-    second = fades * rows[:, dim:] + ((turned * one + grown * other)[..., None, :] @ right)[..., 0, :]
-    return np.concatenate([first, second], axis=2)

@@ -4,8 +4,8 @@ The equations are those of ``_late``: the places P_n of all modes at seven point
 
     P_n = L_n + Σ_i K_ni N(P_i),
 
-L the linearised flow, and K what interpolating N and convolving it with e^{τJ} makes of its values. Iteration changes an
-error in fast directions, which a slow motion by δ has turned by δ, by a factor of about hλδ²: λ may be 10⁸ times the
+L the linearised flow, and K what interpolating N and convolving it with e^{τJ} makes of its values. Iteration changes
+an error in fast directions, which a slow motion by δ has turned by δ, by a factor of about hλδ²: λ may be 10⁸ times the
 rate of the slow motion, which bounds h long before the way bends. Newton's method has no such bound. What it finds are
 places: from N they could only be found with hλδ times their rounding, so that the way between them is the polynomial
 through them. A fast direction that is not at rest when the step begins is none; it shows in the highest coefficient.
@@ -52,7 +52,7 @@ def solved(
         places = places + change
         now = judged(change)
         ratio = now / before
-        left = now * (ratio / (1 - ratio) if 0 < turn and ratio < 1 else 1.0)
+        left = now * (ratio / (1 - ratio) if turn > 0 and ratio < 1 else 1.0)
         if left <= settled:
             return places, left
         if not ratio < 1:

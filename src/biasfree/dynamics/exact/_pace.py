@@ -34,6 +34,7 @@ class Pace:
     accepted: int = 0
     rejected: int = 0
     evaluations: int = 0
+    algebra: float = 0.0  # multiplications of what exponential steps decompose and solve
     smallest: float = np.inf
 
     def method(self) -> Method:

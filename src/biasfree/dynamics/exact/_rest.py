@@ -116,6 +116,7 @@ class Late:
             return None  # what could be calmed is for exponential steps
         step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
         state.pace.evaluations += step.evaluations
+        state.pace.algebra += step.algebra
         if waits or not step.rests(horizon, _RESTED * plan.rtol):
             return None if step.whole else self._calmed(step, min(left, _REACH * state.pace.long), until)
         view = state.view()
@@ -226,6 +227,7 @@ class Late:
             pace.rejected += 1
             length = max(least, length * max(_SHRINK, 0.9 * error ** (-1 / ORDER)))
         pace.evaluations += step.evaluations
+        pace.algebra += step.algebra
         return error
 
     def _give_up(self) -> None:
