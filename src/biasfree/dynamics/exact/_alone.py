@@ -53,6 +53,7 @@ class Joined(NamedTuple):
         step: as if nothing happened in it.
         given: p and q along it, as a curve; empty where no row went alone.
         kicks: what crossings that just pass have added, if that is all that happened.
+        decided: as of ``Gone``.
     """
 
     begin: float
@@ -65,6 +66,7 @@ class Joined(NamedTuple):
     step: Step
     given: Float[np.ndarray, "8 2*outputs lines"]
     kicks: Kicks | None = None
+    decided: int = 0
 
     def change(self, x: float, z: Float[np.ndarray, "rows columns"]) -> float:
         """Put the rows of ``z`` at x where they are; what is added to the energy."""
@@ -155,14 +157,15 @@ def join(
         if kicks is not None:
             return Joined(0.0, 1.0, None, None, kicks.crossed, np.zeros(0), 0.0, step, _NOT_GIVEN, kicks)
     stop, end, light = _sorted(step, felt, limits, pulls, heavy)
-    ways, added, energy, given = None, np.zeros(step.curve.shape[1:]), 0.0, _NOT_GIVEN
+    ways, added, energy, given, decided = None, np.zeros(step.curve.shape[1:]), 0.0, _NOT_GIVEN, 0
     if light:
-        ways, end, added, energy, given = _gone(step, light, limits, end)
+        ways, end, added, energy, given, decided = _gone(step, light, limits, end)
         if ways is None:
             stop, end = felt[0], felt[0].time
     ending = stop if stop is not None and stop.time <= end else None
     begin = light[0].time if ways is not None else end
-    return Joined(begin, end, ending, ways, _passed(step, crossings, unfelt, end), added, energy, step, given)
+    passed = _passed(step, crossings, unfelt, end)
+    return Joined(begin, end, ending, ways, passed, added, energy, step, given, decided=decided)
 
 
 def _passed(step: Step, crossings: Crossings, unfelt: np.ndarray, end: float) -> Crossings:
@@ -175,21 +178,21 @@ def _passed(step: Step, crossings: Crossings, unfelt: np.ndarray, end: float) ->
 
 def _gone(
     step: Step, light: list[Event], limits: Limits, end: float
-) -> tuple[Ways | None, float, Float[np.ndarray, "rows columns"], float, np.ndarray]:
-    """Ways of rows alone, or none, where the step ends, what is added to rows and energy, and the pulls along it."""
+) -> tuple[Ways | None, float, Float[np.ndarray, "rows columns"], float, np.ndarray, int]:
+    """Ways of rows alone, or none, the step's end, what is added to rows and energy, the pulls, and ``decided``."""
     lin, even = line_outputs(on_curve(AT_NODES, step.curve), step.data, step.pattern.side)
     p, q = line_forces(lin, even, step.data)
     given, begin = on_curve(FROM_NODES, np.concatenate([p, q], axis=1)), light[0].time
-    ways, end = follow(step, light, given, limits, end)
+    ways, end, decided = follow(step, light, given, limits, end)
     for _ in range(_TRIES):
         ways = ways.before(end) if ways is not None else None
         if ways is None or not ways.rows.size:
             break
         ratio, added, energy = _felt(step, ways, begin, end, (lin, even), given, limits)
         if ratio <= 1:
-            return ways, end, added, energy, given
+            return ways, end, added, energy, given, decided
         end = begin + (end - begin) * max(_SHORTEST, 0.9 * ratio ** (-1 / 3))
-    return None, end, step.curve[0], 0.0, given
+    return None, end, step.curve[0], 0.0, given, decided
 
 
 def _unfelt(

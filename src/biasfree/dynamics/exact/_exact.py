@@ -23,7 +23,7 @@ from biasfree.switching import Switches
 _UNRESOLVED = -1e9  # ln L beyond which float64 does not tell margins apart
 # What pieces, events and multiplications cost, in units of ``dynamics._work``: fitted to 44 runs of wide problems.
 _PIECE, _PIECES = 2000.0, {"steps between events": 800.0, "exponential steps": 5000.0}
-_EVENT, _PRODUCT, _ALGEBRA = 400.0, 0.006, 3e-5
+_EVENT, _DECIDED, _PRODUCT, _ALGEBRA = 400.0, 1000.0, 0.006, 3e-5
 _SMALL = 500  # lines × neurons up to which explicit steps go through the early phase too: few enough to take one by one
 
 
@@ -146,8 +146,9 @@ class Exact:
 
 
 def _done(state: State) -> np.ndarray:
-    """Evaluations, multiplications in linear algebra, and events so far."""
-    return np.array([state.pace.evaluations, state.pace.algebra, len(state.noted)], dtype=float)
+    """Evaluations, multiplications in linear algebra, events, and those of rows alone that were decided, so far."""
+    pace = state.pace
+    return np.array([pace.evaluations, pace.algebra, len(state.noted), pace.decided], dtype=float)
 
 
 def _worked(piece: Piece, state: State, done: np.ndarray) -> float:
@@ -155,7 +156,7 @@ def _worked(piece: Piece, state: State, done: np.ndarray) -> float:
     now = state.carried
     products = now.active * now.pattern.side.shape[1] * now.z.shape[1]
     each = _PIECES.get(piece.how, _PIECE)
-    return each + float(done @ (_PRODUCT * products, _ALGEBRA, _EVENT))
+    return each + float(done @ (_PRODUCT * products, _ALGEBRA, _EVENT, _DECIDED))
 
 
 def _ended(piece: Piece, status: Status) -> Piece:

@@ -215,6 +215,7 @@ class Explicit:
         heavy[now.groups.row_of[now.riders]] = True
         self._not_together -= 1
         joined = join(step, events, met, self._limits(), now.pulls(), heavy, self._not_together < 0)
+        self.state.pace.decided += joined.decided
         if joined.kicks is not None:
             self._failures = 0
         elif self._not_together < 0:

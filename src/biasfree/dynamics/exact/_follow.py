@@ -34,10 +34,17 @@ _ARCS = structure("Arcs", "p way begin end reach curves energies side held line 
 
 
 class Gone(NamedTuple):
-    """Rows that went alone: their ways, if there are any, and the x at which the step must end for one of them."""
+    """Rows that went alone.
+
+    Attributes:
+        ways: theirs, if there are any.
+        end: the x at which the step must end for one of them.
+        decided: events of theirs that were not plain, kept or not: a millisecond each.
+    """
 
     ways: Ways | None
     end: float
+    decided: int
 
 
 def follow(step: Step, light: list[Event], given: np.ndarray, limits: Limits, end: float) -> Gone:
@@ -61,7 +68,7 @@ def follow(step: Step, light: list[Event], given: np.ndarray, limits: Limits, en
     if arcs:
         ways = together(ways, of_arcs(rows, arcs, passive, events))
     gone, way = np.unique(ways.way, return_inverse=True)
-    return Gone(ways._replace(rows=rows[gone], way=way) if gone.size else None, end)
+    return Gone(ways._replace(rows=rows[gone], way=way) if gone.size else None, end, len(arcs))
 
 
 def _line(event: Event) -> int:

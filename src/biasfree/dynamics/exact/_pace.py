@@ -34,6 +34,7 @@ class Pace:
     accepted: int = 0
     rejected: int = 0
     evaluations: int = 0
+    decided: int = 0  # events of rows alone, in Python
     algebra: float = 0.0  # multiplications of what exponential steps decompose and solve
     smallest: float = np.inf
 
