@@ -24,6 +24,7 @@ from biasfree.dynamics.exact._field import across, after_crossing, form_of, no_f
 from biasfree.dynamics.exact._jacobian import dense, times
 from biasfree.dynamics.exact._kernels import attempt
 from biasfree.dynamics.exact._late import LateStep
+from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import alike, heaviest, of_members
 from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_3, ORDER_8, TABLES, Method, basis
@@ -296,6 +297,35 @@ class TestLate:
                 value = (value - 1 / Decimal(math.factorial(k))) / exact
                 expected.append(float(value))
         np.testing.assert_allclose(np.ravel(phis(np.array([z]), 8)), expected, rtol=2e-14)
+
+    def test_a_row_that_is_zero_stays_zero(self) -> None:
+        """However long, and however fast another would grow where it is: e^{14,000} is no number."""
+        way = propagated(np.zeros((1, 3)), np.full((1, 1, 2, 1), 0.1), np.array([0.0]), np.array([1e5]))
+        assert not way.any()
+
+    def test_along_a_curved_valley_steps_are_as_long_as_the_way_allows(self) -> None:
+        """Of f = wv with decay: wv rests a hundred million times faster than w² − v² = e^{−2λt} falls.
+
+        The iteration diverges there; Newton's method finds the way, and the balance is exact.
+        """
+        size, decay = 1e4, 1.0
+        data = by_line(lines(np.array([[size]])), bf.Dataset([[size]], [size]), 1.0, "square", "time", decay)
+        v = 0.7
+        w = 1 / v
+        for _ in range(50):  # on the valley: nothing is left of the velocity along (v, w)
+            w = (1 - 2 * decay * w * v / (w * w + v * v) / size**2) / v
+        z, pattern = np.array([[w, v]]), nobody_slides(np.ones((1, 1)), np.array([0]), 1)
+        step = LateStep(z, data, pattern, 1e-12)
+        assert step.rates.min() < -1e7
+        assert step.try_length(1e-2, 1e-8, 0.0) <= 1
+        arcs = step.arcs()
+        assert len(arcs) == 1
+        for time in (3e-3, 1e-2):
+            now = step.at(time)[0]
+            expected = (w * w - v * v) * math.exp(-2 * decay * time)
+            assert abs(now[0] ** 2 - now[1] ** 2 - expected) < 1e-8
+        ways = np.array([step.at(time)[0] for time in np.linspace(0, 1e-2, 101)])
+        assert math.isclose(step.energy(1e-2), np.sum(np.diff(ways, axis=0) ** 2) * 1e4, rel_tol=1e-3)
 
     @staticmethod
     def begin(seed: int, when: float, until: float = 2.0):

@@ -211,6 +211,33 @@ class TestStops:
         steps = bf.gradient_flow(Network.init([3, 6, 1], 1.0, 0.3, 0), GAUSS, until=100, max_steps=5, method="tsit5")
         assert steps.counts.accepted + steps.counts.rejected == 5
 
+    @pytest.mark.parametrize("method", ["exact", "bosh3", "rkc"])
+    def test_work_ends_a_run_at_the_same_step_however_it_is_watched(self, method: str, monkeypatch) -> None:
+        start = Network.init([3, 6, 1], 0.0, 0.3, 0)
+        whole = bf.gradient_flow(start, GAUSS, until=100, method=method)
+        monkeypatch.setattr("biasfree.dynamics._work._ALLOWED", 0.5 * whole.counts.work)
+        one, other = (
+            bf.gradient_flow(start, GAUSS, until=100, method=method, save=save, progress=progress)
+            for save, progress in ((2, None), (None, lambda _: None))
+        )
+        assert one.status.name == "step limit"
+        assert "max_steps=" in one.status.message
+        assert 0 < one.times[-1] < 100
+        if method == "exact":  # steps of others end at times that are saved
+            assert one.counts == other.counts
+        asked = bf.gradient_flow(start, GAUSS, until=100, method=method, max_steps=100_000)
+        assert asked.status.name == "reached"
+
+    def test_what_was_refused_is_handed_out_where_no_work_is_left_to_mend_it(self, monkeypatch) -> None:
+        start = Network.init([3, 6, 1], 0.0, 0.3, 0)
+        monkeypatch.setattr("biasfree.dynamics._guard._FLOOR", -1.0)  # nothing is good enough
+        monkeypatch.setattr(
+            "biasfree.dynamics._work._ALLOWED", 1.5 * bf.gradient_flow(start, GAUSS, until=5).counts.work
+        )
+        run = bf.gradient_flow(start, GAUSS, until=5)
+        assert run.status.name == "inaccurate"
+        assert run.times[-1] == 5
+
     def test_interruption_keeps_what_there_is(self) -> None:
         def interrupt(progress) -> None:
             if progress.time > 1:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import biasfree as bf
 from biasfree import Network, theory
-from biasfree.switching import Runner, Settled, _neurons, from_zero, settle
+from biasfree.switching import Runner, Settled, _neurons, from_zero, settle, still_rests
 from biasfree.switching._compiled import solved
 from biasfree.switching._filippov import _least_pull
 from biasfree.switching._sums import first_zero
@@ -32,6 +32,28 @@ def test_least_pull_is_a_minimum(seed: int, smaller: float, spread: float) -> No
     inside = np.abs(sides) < 1
     assert (np.abs(slope[inside]) <= noise[inside]).all()
     assert (slope[~inside] * sides[~inside] <= noise[~inside]).all()
+
+
+@pytest.mark.parametrize("dim", [2, 4])
+def test_whether_a_neuron_still_rests_is_what_the_rule_says(dim: int) -> None:
+    """Asked from the ς that held it before the pulls changed, by little or by much; both answers occur."""
+    answers = []
+    for seed in range(150):
+        rng = np.random.default_rng([seed, dim])
+        directions = rng.normal(size=(int(rng.integers(dim, 30)), dim))
+        directions /= np.linalg.norm(directions, axis=1)[:, None]
+        strength, drift = -np.abs(rng.normal(size=len(directions))), 0.3 * rng.normal(size=dim)
+        strength[rng.random(len(strength)) < 0.2] *= -0.1
+        nowhere = np.zeros(len(directions), dtype=bool)
+        held = from_zero(directions, strength, drift, np.ones(len(directions)), nowhere, rests=True)
+        if not held.rests:
+            continue
+        for change in (1e-9, 1e-2, 1.0, 10.0):
+            now = strength + change * 0.1 * rng.normal(size=len(strength)), drift + change * rng.normal(size=dim)
+            expected = from_zero(directions, *now, held.side, nowhere, rests=True).rests
+            assert still_rests(directions, *now, held.side) == expected
+            answers.append(expected)
+    assert 0.1 < np.mean(answers) < 0.9
 
 
 def test_lines_slid_on_are_independent() -> None:

@@ -54,6 +54,25 @@ class TestEveryProblemAtTwoTolerances:
         run_batch(SLOW[first : first + BATCH])
 
 
+class TestOnceBeyondTheirTime:
+    """One of each cause for which a run took minutes or had no end; all are reached by now, within seconds."""
+
+    @pytest.mark.parametrize(
+        "seed",
+        [
+            2399,  # a row that is zero, and would grow beyond all numbers
+            2895,  # exponential steps that end where they begin, by an event of which nothing follows
+            3281,  # a curved valley, stiff by 10⁸
+            5106,  # a neuron at rest at w = 0, asked after every step whether it still does
+            7971,  # short steps that are held by stability, and never counted as stiff
+        ],
+    )
+    def test_it_comes_to_its_end(self, seed: int) -> None:
+        verdict = examine(seed)
+        assert verdict.statuses == ("reached", "reached")
+        assert not verdict.reasons
+
+
 class TestTheyAreWhatTheyShouldBe:
     """The problems themselves, so that the ranges above are not an empty promise."""
 

@@ -90,7 +90,7 @@ def gradient_flow(
         smallest_step: the step to chatter at; by default one at which a smooth field would meet ``rtol``. Asks for
             adaptive steps.
         max_steps: accepted and rejected steps allowed. By default a run ends, with the status "step limit", after work
-            that takes some seven seconds for a small problem and more in proportion for a large one; hardly any needs
+            that takes some ten seconds for a small problem and more in proportion for a large one; hardly any needs
             so much. Work is counted and never timed, so that a run ends at the same step on any machine.
 
     Raises:

@@ -52,6 +52,7 @@ _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a li
 _EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
 _EIGEN = 9.0  # times its size cubed, the multiplications that all eigenvectors of a symmetric matrix take
 _TURNS = 6  # of the iteration at most
+_NEWTON_TURNS = 12  # and of Newton's method: from far away it comes near slowly, and then in two or three
 _SOLVED = 100  # modes up to which Newton's method is worth it: it solves systems of seven times as many
 # Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
 # lies beyond degree 7 is less. Monomials themselves would take rounding, or a fast direction not quite at rest, for
@@ -163,7 +164,9 @@ class LateStep:
         if self.force.size > _SOLVED:
             return np.inf
         kernel = np.einsum("jnm,ji->nim", weights[1:], _FIT)
-        places, left = solved(weights[0] * self.force, kernel, self._bent, self._slopes, judged, _TURNS, _SETTLED)
+        places, left = solved(
+            weights[0] * self.force, kernel, self._bent, self._slopes, judged, _NEWTON_TURNS, _SETTLED
+        )
         self._curve = FROM_NODES[:, 1:] @ places
         return max(left, judged(_TOP * (_FIT @ places)[-1]))
 

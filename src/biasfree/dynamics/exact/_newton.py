@@ -16,6 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
+_ASTRAY = 3.0  # times the change before: far from the way the first turns may be longer, one after the other
+
 
 def solved(
     linear: Float[np.ndarray, "7 modes"],
@@ -55,7 +57,7 @@ def solved(
         left = now * (ratio / (1 - ratio) if turn > 0 and ratio < 1 else 1.0)
         if left <= settled:
             return places, left
-        if not ratio < 1:
+        if not ratio < _ASTRAY:
             break
         before = now
     return places, np.inf
