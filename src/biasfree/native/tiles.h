@@ -132,6 +132,7 @@ KIND INLINE void ON(put_exponential)(const Four *numbers, Four *to) {
 KIND static double ON(put_class_pulls)(double *even, const double *y, int64_t lines, int64_t outputs, double samples) {
     const Four none = {0.0, 0.0, 0.0, 0.0}, one = {1.0, 1.0, 1.0, 1.0}, few = {1e-3, 1e-3, 1e-3, 1e-3};
     Four odds = one, small = none; /* of lines that count once: Π(1 + odds), and Σ ln(1 + odds) where these are small */
+    const double share_of_one = 1.0 / samples;
     double total = 0.0;
     for (int64_t line = 0; line < lines; line += 4) {
         Four most = *(const Four *)(even + line), others = none, ahead = none, share = none;
@@ -159,7 +160,7 @@ KIND static double ON(put_class_pulls)(double *even, const double *y, int64_t li
             const Four target = *(const Four *)(y + k * lines + line);
             const Bits own = {k, k, k, k}, first = leads == own;
             const Four plain = target - each * *here, leading = each * (target * others - (1.0 - target));
-            *here = (Four)((first & (Bits)leading) | (~first & (Bits)plain)) / samples;
+            *here = (Four)((first & (Bits)leading) | (~first & (Bits)plain)) * share_of_one;
         }
         /* The series' next term is below rounding; factors are at most `outputs`, and far too few to overflow. */
         const Four series = others * (1.0 - others * (0.5 - others * (1.0 / 3 - others * (0.25 - others * 0.2))));

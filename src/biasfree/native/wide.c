@@ -90,7 +90,10 @@ static void given_back(const Wide *wide, int64_t n, const double *from, int64_t 
         for (int64_t j = 0; j < dim; j++) to[r * wide->padded + kept[j]] += from[r * padded + j];
 }
 
-/* What a block puts out, lin and even, to `work`; wᵀd of all neurons to `along`. */
+/* Whether s(z) tells by its sign on which side z is, so that it can take the place of z. */
+static int tells_side(const Wide *wide) { return wide->slope >= 0; }
+
+/* What a block puts out, lin and even, to `work`; z = wᵀd of all neurons to `along`, or s(z) where that tells the side. */
 static void block_outputs(const Wide *wide, int64_t n, const double *w, const double *v, const double *linear,
                           const Room *room) {
     const Data *data = wide->blocks + n;
@@ -106,9 +109,11 @@ static void block_outputs(const Wide *wide, int64_t n, const double *w, const do
         const int64_t count = h + GROUP < width ? GROUP : width - h;
         double *along = room->along + h * lines;
         product((Factor){w + h * dim, dim, 1}, data->transposed, lines, dim, along, lines, count, lines, SET);
-        BEST(shape)(along, count * lines, wide->slope, shaped);
-        product((Factor){v + h, width, 1}, shaped, lines, count, even, lines, outputs, lines, ADD);
+        BEST(shape)(along, count * lines, wide->slope, tells_side(wide) ? along : shaped);
+        if (!tells_side(wide))
+            product((Factor){v + h, width, 1}, shaped, lines, count, even, lines, outputs, lines, ADD);
     }
+    if (tells_side(wide)) product((Factor){v, width, 1}, room->along, lines, width, even, lines, outputs, lines, SET);
     times(data->b, outputs * lines, even);
 }
 
@@ -132,8 +137,8 @@ static void block_pulls(const Wide *wide, int64_t n, const double *v, const Room
         BEST(tilt)(along, count * lines, wide->slope, own);
         product((Factor){own, lines, 1}, across, padded, lines, to, padded, count, padded, whole ? ADD : SET);
         if (!whole) given_back(wide, n, to, count, room->bent_w + h * wide->padded);
-        BEST(shape)(along, count * lines, wide->slope, own);
-        BEST(dots)(own, q, lines, room->bent_v + h * few, few, count, outputs);
+        if (!tells_side(wide)) BEST(shape)(along, count * lines, wide->slope, own);
+        BEST(dots)(tells_side(wide) ? along : own, q, lines, room->bent_v + h * few, few, count, outputs);
     }
 }
 
