@@ -7,7 +7,7 @@ Eigenvalues of a Hessian are real, which is what they need. Within 2/ρ Bogacki 
 have the smaller error.
 
 ρ is looked for by the power method on differences of velocities, beginning with the direction of the last time: two
-velocities every ten steps, and again after a step that failed. Where the tolerance is so small that Chebyshev's steps,
+velocities after every twenty, and again after a step that failed. Where the tolerance is so small that Chebyshev's steps,
 of a lower order, fail and are to be as short as Bogacki and Shampine's may be, these are taken for a while: for one
 step at first, for twice as many after each further failure.
 """
@@ -31,7 +31,9 @@ _PLAIN = 2.0  # ρ·length up to which Bogacki and Shampine's steps are taken: s
 _HELD = 16  # steps for which, at most, nothing else is tried after one of Chebyshev's has failed
 _MOST = 200  # stages: a step of more would not be interrupted for long
 _MARGIN = 1.2  # on ρ, which the power method approaches from below
-_AGE, _FIRST, _AGAIN = 10, 12, 2  # steps between looks for ρ; iterations of the first look and of later ones
+_AGE, _FIRST, _AGAIN = 20, 12, 2  # velocities between looks for ρ; iterations of the first look and of later ones
+_KEPT = 0.9  # of what ρ was, below which one look does not bring it
+_TRUSTED = 2.0  # times what a look sees: more than that was not ρ, but a kink beside the weights
 _SETTLED = 0.05  # relative change at which an iteration is the last
 _ROUNDING = 1e-9  # of a step that is to be as long as may be
 _NUDGE = 1e-7  # of the weights, by which velocities are compared
@@ -107,6 +109,7 @@ class Chebyshev:
             step = self._plain.take(field, here, first, length)
         else:
             step = _stabilised(field, here, first, length, math.ceil(math.sqrt(1 + _REACH * reach)))
+        self._age += step.evaluations
         return step._replace(evaluations=step.evaluations + looked)
 
     def worse(self, field: VectorField, length: float) -> float:
@@ -116,7 +119,6 @@ class Chebyshev:
     def _look(self, field: VectorField, here: Flat, first: Flat) -> int:
         """Look for ρ where it is due; how many velocities that took."""
         failed, self._tried = self._tried is here, here
-        self._age += 1
         self._held = max(self._held - 1, 0)
         if self._direction.size and self._age < _AGE and not failed:
             return 0
@@ -134,7 +136,8 @@ class Chebyshev:
                 break
         if not math.isfinite(rate):  # ρ is not known here: error control decides, and the next look begins anew
             direction, rate = np.zeros(0), 0.0
-        self._direction, self._rate = direction, _MARGIN * rate
+        # Two iterations may miss a direction that has become the fastest: what is known is forgotten slowly.
+        self._direction, self._rate = direction, max(_MARGIN * rate, min(_KEPT * self._rate, _TRUSTED * rate))
         return looked
 
 
