@@ -7,9 +7,9 @@ Eigenvalues of a Hessian are real, which is what they need. Within 2/ρ Bogacki 
 have the smaller error.
 
 ρ is looked for by the power method on differences of velocities, beginning with the direction of the last time: two
-velocities after every twenty, and again after a step that failed. Where the tolerance is so small that Chebyshev's steps,
-of a lower order, fail and are to be as short as Bogacki and Shampine's may be, these are taken for a while: for one
-step at first, for twice as many after each further failure.
+velocities after every twenty, and again after a step that failed. Where the tolerance is so small that Chebyshev's
+steps, of a lower order, fail and are to be as short as Bogacki and Shampine's may be, these are taken for a while: for
+one step at first, for twice as many after each further failure.
 """
 
 import functools
