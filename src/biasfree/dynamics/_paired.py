@@ -94,7 +94,7 @@ class PairedSamples:
     def _onwards(self, weights: Weights, joined: Float[np.ndarray, "width samples"]) -> list[Any]:
         """What the second layer and later ones put out."""
         slope, rectified = self._problem.slope, (*self._kind.architecture.rectified, False)
-        signals = []
+        signals: list[Any] = []
         for layer, weight in enumerate(weights[1:], start=1):
             joined = weight @ signals[-1] if signals else joined
             if rectified[layer]:
@@ -126,6 +126,6 @@ class PairedSamples:
         later = zip(self._later, self._kind.architecture.rectified[1:], strict=False)
         return (self._first, *(signal > 0 for signal, bent in later if bent))
 
-    def outputs(self) -> tuple[Float[np.ndarray, "outputs samples"], Float[np.ndarray, "outputs samples"]]:
-        """What the network put out, and its targets, in the same order."""
+    def outputs(self) -> tuple[Any, Any]:
+        """What the network put out, and its targets, in the same order: (outputs, samples) each."""
         return self._later[-1], self._problem.targets
