@@ -190,21 +190,10 @@ def _load() -> None:
         importlib.import_module(name)
 
 
-def _collect_seldom() -> None:
-    """Look for cycles of objects a hundredth as often: pictures make many objects that stay until they are written.
-
-    That search is a sixth of their time otherwise. What is loaded is not looked through at all.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(70_000, 20, 50)
-
-
 def _worker(tasks: Any, news: Any) -> None:
     """Take modules until there are none; report by messages of plain text."""
     try:
         _load()
-        _collect_seldom()
         while (task := tasks.get()) is not None:
             module, ids, folder, request = task
             run_module(module, ids, folder, request, lambda *message: news.put(message))
