@@ -1,6 +1,8 @@
 """Timing, progress lines, and what else the machine was doing meanwhile."""
 
+import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -37,13 +39,30 @@ def level_ground(wanted: int) -> dict[str, object]:
     Cores: PyTorch takes a number of threads but JAX takes every core it may use, so this process and its children are
     kept to ``wanted`` cores, where the system can do that.
     Waiting: PyTorch's threads wait for each other by spinning. When other work takes a core, each wait costs a time
-    slice and a step ten times its due, which would flatter us. So they wait passively, unless the user says otherwise.
+    slice and a step ten times its due, which would flatter us. So they wait passively in this process, unless the user
+    says otherwise; where a ratio rests on it, the peer runs both ways (``quicker_way``).
     """
     cores = None
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:wanted])
         cores = len(os.sched_getaffinity(0))
     return {"cores": cores, "omp_wait_policy": os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")}
+
+
+def quicker_way(module: str, *arguments: object) -> tuple[float, dict[str, float]]:
+    """Seconds that ``python -m bench.module`` prints for a peer: those of the quicker way to wait, and of each.
+
+    In a process for each way, as a library reads it once. Steps of small networks are so short that it matters how
+    threads wait for each other: spinning is up to twice as fast on a quiet machine, passively on a busy one.
+    """
+    seconds = {}
+    for policy in ("spinning", "passive"):
+        given = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+        given |= {"OMP_WAIT_POLICY": "PASSIVE"} if policy == "passive" else {}
+        command = [sys.executable, "-m", f"bench.{module}", *map(str, arguments)]
+        answer = subprocess.run(command, env=given, capture_output=True, text=True, check=True)
+        seconds[policy] = float(json.loads(answer.stdout))
+    return min(seconds.values()), seconds
 
 
 class OtherWork:

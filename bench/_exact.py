@@ -14,7 +14,7 @@ import biasfree as bf
 from bench import _first_call, _generic
 from bench._clock import say, timed
 from bench._figure3 import complete
-from bench._paper import Descent, descents
+from bench._paper import Descent, descents, peer_seconds
 
 NAMES = {
     "tmlr-figure-3": "Figure 3, six slopes, width 500",
@@ -40,8 +40,11 @@ def measure(quick: bool) -> dict[str, Any]:
         for case in cases:
             _ours(case)
         ours = median(timed(lambda cases=cases: [_ours(case) for case in cases])[0] for _ in range(rounds))
-        peer = sum(case.seconds(40 if quick else 150, quick) for case in cases)
-        runs[words] = {"ours_seconds": ours, "descent_seconds": peer, "ratio": peer / ours, "extrapolated": True}
+        peer, waiting = peer_seconds(name, quick)
+        runs[words] = {
+            "ours_seconds": ours, "descent_seconds": peer, "descent_waiting": waiting, "ratio": peer / ours,
+            "extrapolated": True,
+        }  # fmt: skip
     say("exact flow: six points by diffrax at a smallest step")
     data, start = bf.datasets.six_points(), bf.Network.init([2, 100, 1], 0.0, 1e-3, 0)
     until = 100.0 if quick else 1000.0

@@ -121,7 +121,7 @@ def _moved(watch: Watch, case: Case, moves: int) -> dict[str, Any]:
 
 def _beside(peer: Descent, quick: bool) -> dict[str, Any]:
     return {
-        "descent_seconds": peer.seconds(40 if quick else 150, quick),
+        "descent_seconds": peer.seconds(quick),
         "descent_steps": peer.steps,
         "extrapolated": True,
     }

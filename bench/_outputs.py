@@ -5,16 +5,10 @@ never rises on the whole way; it is searched for, and only the last run is timed
 a percent of the flow's own time, so the flow is asked for no more than that; both times are told, beside that of a flow
 a hundred times as accurate. **Symmetric set**: as
 Figure 3, with a linear target of rank three; the papers' rate is the peer's, extrapolated from a part of its steps.
-
-PyTorch's steps are so short here that it matters how its threads wait for each other: passively, as elsewhere in this
-benchmark, or by spinning, which on a quiet machine is up to twice as fast. So the peer runs in processes of its own,
-one for each way, and the faster one counts.
 """
 
 import json
 import math
-import os
-import subprocess
 import sys
 from statistics import median
 from typing import Any
@@ -23,7 +17,7 @@ import numpy as np
 import torch
 
 import biasfree as bf
-from bench._clock import say, timed
+from bench._clock import quicker_way, say, timed
 from bench._figure3 import complete
 
 WIDTH, SCALE, LEVEL, RTOL, THREADS = 50, 0.1, 0.1, 2e-2, 2
@@ -86,18 +80,6 @@ def _symmetric_set() -> tuple[bf.Dataset, bf.Network]:
     return data, bf.Network.init([SYMMETRIC["dim"], SYMMETRIC["width"], 3], 0.0, SYMMETRIC["scale"], 0)
 
 
-def _peer(what: str, number: float, rounds: int) -> tuple[float, dict[str, float]]:
-    """Seconds of the peer, those of the quicker way to wait, and of each."""
-    seconds = {}
-    for policy in ("spinning", "PASSIVE"):
-        given = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-        given |= {"OMP_WAIT_POLICY": policy} if policy == "PASSIVE" else {}
-        command = [sys.executable, "-m", "bench._outputs", what, str(number), str(rounds)]
-        answer = subprocess.run(command, env=given, capture_output=True, text=True, check=True)
-        seconds[policy] = float(json.loads(answer.stdout))
-    return min(seconds.values()), seconds
-
-
 def _as_peer(what: str, number: float, rounds: int) -> float:
     """Seconds of descent on the digits at a rate, or of so many steps on the symmetric set: the median of rounds."""
     if what == "digits":
@@ -125,7 +107,7 @@ def _digits(rounds: int) -> dict[str, Any]:
     run, reference, steps = ours(), ours(RTOL / 100), _descended(data, start, rate)
     assert steps is not None
     mine = median(timed(ours)[0] for _ in range(rounds))
-    peer, waiting = _peer("digits", rate, rounds)
+    peer, waiting = quicker_way("_outputs", "digits", rate, rounds)
     return {
         "rate": rate, "steps": steps, "ours_seconds": mine, "descent_seconds": peer, "descent_waiting": waiting,
         "ratio": peer / mine, "method": run.settings["method"], "loss": float(run.losses[-1]),
@@ -142,8 +124,9 @@ def _symmetric(steps: int) -> dict[str, Any]:
         return complete(bf.gradient_flow(start, data, until=UNTIL, save=20))
 
     run, mine = ours(), median(timed(ours)[0] for _ in range(3))
-    turn, waiting = _peer("symmetric", steps, 3)
-    peer = turn * UNTIL / RATE / steps
+    whole = UNTIL / RATE / steps
+    turn, turns = quicker_way("_outputs", "symmetric", steps, 3)
+    peer, waiting = whole * turn, {way: whole * seconds for way, seconds in turns.items()}
     return {
         "rate": RATE, "ours_seconds": mine, "descent_seconds": peer, "descent_waiting": waiting, "ratio": peer / mine,
         "method": run.settings["method"], "extrapolated": True,

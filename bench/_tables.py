@@ -72,7 +72,7 @@ def expectations(results: dict[str, Any]) -> list[Expectation]:
         )
     for case, told in results.get("outputs", {}).items():
         least = LEAST_OUTPUTS[case]
-        measured, met = f"{told['ratio']:.2f}×, by {told['method']}", told["ratio"] >= least
+        measured, met = f"{told['ratio']:.2f}×, by {told['method']}{_both_ways(told)}", told["ratio"] >= least
         found.append(Expectation(f"several outputs: {case}, beside descent", f"at least {least:g}×", measured, met))
     if "imports" in results:
         for what, most in MOST_IMPORT.items():
@@ -133,6 +133,12 @@ def _sweep_expectations(measured: dict[str, Any]) -> list[Expectation]:
     ]
 
 
+def _both_ways(run: dict[str, Any]) -> str:
+    """The ratios for each way in which the peer's threads wait."""
+    told = (f"{way} {seconds / run['ours_seconds']:.3g}×" for way, seconds in run["descent_waiting"].items())
+    return f" (threads that wait {', '.join(told)})"
+
+
 def _exact_expectations(exact: dict[str, Any]) -> list[Expectation]:
     found = [
         _at_most(f"first flow on the six points, CPU, {_words(kept)}", MOST_FIRST_CALL[kept], seconds, " s")
@@ -142,7 +148,7 @@ def _exact_expectations(exact: dict[str, Any]) -> list[Expectation]:
         if "diffrax" in what:  # at another accuracy: the table of work and precision tells
             continue
         least = next(least for name, least in LEAST_EXACT.items() if what.startswith(name))
-        measured = f"{run['ratio']:.0f}×" + (", the peer extrapolated" if run["extrapolated"] else "")
+        measured = f"{run['ratio']:.0f}×, the peer extrapolated{_both_ways(run)}"
         found.append(Expectation(f"exact flow: {what}", f"at least {least:g}×", measured, run["ratio"] >= least))
     width = exact["width"]
     what = f"exact flow: three points, widths {width['widths'][0]} to {width['widths'][-1]}, power of the width"

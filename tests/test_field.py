@@ -2,6 +2,11 @@
 
 import decimal
 import itertools
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -251,3 +256,51 @@ def test_weights_whose_powers_overflow_end_with_a_status(widths, size) -> None:
     layers = [np.full((out, into), size) for into, out in itertools.pairwise(widths)]
     run = gradient_flow(Network(layers, 0.0), datasets.xor(), until=1.0, method="bosh3", max_steps=500)
     assert run.status.name == "not finite"
+
+
+def by_line(samples: int = 200) -> tuple[_many_lines.ManyLines, np.ndarray]:
+    """Velocities that several threads share, and weights."""
+    rng = np.random.default_rng(2)
+    data = Dataset(rng.normal(size=(samples, 7)), rng.normal(size=(samples, 2)))
+    network = Network.init([7, 60, 2], 0.0, 1.0, 3)
+    numbers = _field.problem(network, data, "square", 0.0)
+    lines = _many_lines.ManyLines(60, numbers, _field.Kind("square", network.architecture))
+    return lines, np.concatenate([np.ravel(w) for w in network.weights])
+
+
+def test_threads_that_call_at_once_get_their_own_velocities(monkeypatch) -> None:
+    """One of them has helpers, the others work alone; all of the library's helpers come and go meanwhile."""
+    monkeypatch.setattr(_many_lines, "_processors", lambda: 4)
+    callers = [by_line() for _ in range(4)]
+    alone = [lines.velocity((1 + n) * flat)[0] for n, (lines, flat) in enumerate(callers)]
+
+    def calls(n: int) -> bool:
+        lines, flat = callers[n]
+        pauses = np.random.default_rng(n).uniform(0, 6e-4, 150)  # around what a helper waits for more work
+        return all(
+            time.sleep(pause) is None and np.array_equal(lines.velocity((1 + n) * flat)[0], alone[n])
+            for pause in pauses
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(calls, range(4)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_process_gets_its_own_helpers() -> None:
+    """In a process of its own: JAX's threads, which tests have started, do not like a fork."""
+    program = """
+import os, warnings
+warnings.simplefilter("ignore")
+from biasfree.dynamics import _many_lines
+from tests.test_field import by_line
+_many_lines._processors = lambda: 3
+lines, flat = by_line()
+right = [lines.velocity(flat)[0] for _ in range(3)][0]
+child = os.fork()
+same = all((lines.velocity(flat)[0] == right).all() for _ in range(200))
+if child == 0:
+    os._exit(0 if same else 1)
+assert same and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, cwd=Path(__file__).parents[1])

@@ -7,7 +7,8 @@ from scipy.linalg import expm
 import biasfree as bf
 from biasfree.dynamics import _field
 from biasfree.dynamics._chebyshev import Chebyshev, _stabilised
-from biasfree.dynamics._one_step import AlongSharedPull, RungeKutta, SharedPull
+from biasfree.dynamics._one_step import RungeKutta
+from biasfree.dynamics._shared_pull import AlongSharedPull, SharedPull
 from biasfree.dynamics._vector_field import ByLine, Layers
 
 
@@ -46,7 +47,7 @@ def test_chebyshev_is_of_order_two_and_its_estimate_is_the_error(stages) -> None
 
 @pytest.mark.parametrize("stages", [3, 6, 15, 50])
 def test_chebyshev_is_stable_as_far_as_it_says(stages) -> None:
-    reach = ((stages - 1) ** 2 - 1) / 1.54
+    reach = (stages**2 - 1) / 1.54
     for part in np.linspace(0.01, 1.0, 200):
         field = Linear([part * reach])
         step = _stabilised(field, np.array([1.0]), -field.rates, 1.0, stages)
@@ -98,14 +99,31 @@ def test_the_parts_of_a_shared_pull_grow_by_themselves() -> None:
     rng = np.random.default_rng(0)
     weights = [rng.normal(size=(7, 4)), rng.normal(size=(3, 7))]
     pull, flat = rng.normal(size=(3, 4)), np.concatenate([np.ravel(w) for w in weights])
-    shared = SharedPull(pull, 0.5)
+    shared = SharedPull(pull, 7, 0.5)
     generator = np.block([[np.zeros((4, 4)), pull.T], [pull, np.zeros((3, 3))]])
     neurons = expm(0.5 * generator) @ np.concatenate([weights[0].T, weights[1]])
     right, parts = np.concatenate([neurons[:4].T.ravel(), neurons[4:].ravel()]), shared.parts(flat)
     np.testing.assert_allclose(shared.parts(right), parts * np.exp(0.5 * shared.rates))
-    moved = flat.copy()
-    shared.add(parts * np.expm1(0.5 * shared.rates), moved)
+    no_stages = np.zeros((0, flat.size)), parts, np.zeros((0, *parts.shape)), np.zeros(0)
+    moved, grown = shared.place(flat, *no_stages, np.exp(-0.5 * shared.rates))
     np.testing.assert_allclose(moved, right)
+    np.testing.assert_allclose(grown, shared.parts(right))
+    left = np.empty_like(parts)
+    velocity = np.concatenate([(weights[1].T @ pull).ravel(), (pull @ weights[0].T).ravel()])
+    shared.put_remaining(velocity, parts, np.ones(parts.shape[1]), left)  # nothing moves beside the pull
+    np.testing.assert_allclose(left, 0, atol=1e-12)
+
+
+def test_steps_beside_a_pull_that_is_no_number_are_plain_ones() -> None:
+    network, field = symmetric("square")
+    here = np.concatenate([np.ravel(w) for w in network.weights])
+    first = field.velocity(here)
+    plain = RungeKutta("tsit5").take(field, here, first, 1e-3)
+    field.velocity(np.full(here.size, np.nan))
+    assert np.isnan(field.shared_pull()).all()
+    steps = AlongSharedPull("tsit5")
+    assert steps.worse(field, 1.0) == 1.0
+    np.testing.assert_allclose(steps.take(field, here, first, 1e-3).there, plain.there, atol=1e-14)
 
 
 def symmetric(loss):

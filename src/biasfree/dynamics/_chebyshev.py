@@ -7,8 +7,9 @@ Eigenvalues of a Hessian are real, which is what they need. Within 2/ρ Bogacki 
 have the smaller error.
 
 ρ is looked for by the power method on differences of velocities, beginning with the direction of the last time: two
-velocities every ten steps, and again after a step that failed. Where the tolerance is so small that Chebyshev's steps,
-of a lower order, fail at a length that Bogacki and Shampine's may have, these are taken for the next ten steps.
+velocities after every twenty, and again after a step that failed. Where the tolerance is so small that Chebyshev's
+steps, of a lower order, fail and are to be as short as Bogacki and Shampine's may be, these are taken for a while: for
+one step at first, for twice as many after each further failure.
 """
 
 import functools
@@ -25,14 +26,15 @@ from biasfree.dynamics._vector_field import VectorField
 Flat = Float[np.ndarray, "size"]
 
 _DAMPING = 2 / 13  # of the polynomials: what holds their stability by a margin (the authors' choice)
-_REACH = 1.54  # s ≥ 1 + √(1 + 1.54 ρ·length): the authors' bound of where s stages are stable
+_REACH = 1.54  # s² ≥ 1 + 1.54 ρ·length: the authors' bound of where s stages are stable
 _PLAIN = 2.0  # ρ·length up to which Bogacki and Shampine's steps are taken: stable up to 2.5
-_HELD = 10  # steps for which nothing else is tried after one of Chebyshev's has failed
+_HELD = 16  # steps for which, at most, nothing else is tried after one of Chebyshev's has failed
 _MOST = 200  # stages: a step of more would not be interrupted for long
 _MARGIN = 1.2  # on ρ, which the power method approaches from below
-_AGE, _FIRST, _AGAIN = 10, 12, 2  # steps between looks for ρ; iterations of the first look and of later ones
+_AGE, _FIRST, _AGAIN = 20, 12, 2  # velocities between looks for ρ; iterations of the first look and of later ones
+_KEPT = 0.9  # of what ρ was, below which one look does not bring it
+_TRUSTED = 2.0  # times what a look sees: more than that was not ρ, but a kink beside the weights
 _SETTLED = 0.05  # relative change at which an iteration is the last
-_GROWN = 1.3  # ρ that has grown more than this explains why a step failed
 _ROUNDING = 1e-9  # of a step that is to be as long as may be
 _NUDGE = 1e-7  # of the weights, by which velocities are compared
 # 0.8(W₀ − W₁) + 0.4·length·(Ẇ₀ + Ẇ₁), the local error up to terms of higher order.
@@ -78,12 +80,13 @@ class Chebyshev:
         self._plain = RungeKutta("bosh3")
         self._rate, self._direction, self._age = 0.0, np.zeros(0), 0
         self._tried: Flat | None = None  # from where the last step was
-        self._stabilised, self._held = False, 0  # whether that was one of Chebyshev's; steps that are not to be such
+        self._stabilised = False  # whether that was one of Chebyshev's
+        self._held, self._hold = 0, 1  # steps that are not to be such, and how many are not after the next failure
 
     @property
     def longest(self) -> float:
         """See ``Steps``."""
-        reach = _PLAIN if self._held else (_MOST - 2) ** 2 / _REACH
+        reach = _PLAIN if self._held else (_MOST**2 - 1) / _REACH
         return reach / self._rate if self._rate > 0 else math.inf
 
     def first(self, field: VectorField, here: Flat, first: Flat, rtol: float) -> tuple[float, int]:
@@ -94,13 +97,19 @@ class Chebyshev:
 
     def take(self, field: VectorField, here: Flat, first: Flat, length: float) -> Step:
         """See ``Steps``."""
+        failed = self._tried is here
         looked = self._look(field, here, first)
         reach = self._rate * length
+        if self._stabilised and not failed:
+            self._hold = 1
+        elif self._stabilised and reach <= _PLAIN:
+            self._held, self._hold = self._hold, min(2 * self._hold, _HELD)
         self._stabilised = reach > _PLAIN * (1 + _ROUNDING)
         if not self._stabilised:
             step = self._plain.take(field, here, first, length)
         else:
-            step = _stabilised(field, here, first, length, 1 + math.ceil(math.sqrt(1 + _REACH * reach)))
+            step = _stabilised(field, here, first, length, math.ceil(math.sqrt(1 + _REACH * reach)))
+        self._age += step.evaluations
         return step._replace(evaluations=step.evaluations + looked)
 
     def worse(self, field: VectorField, length: float) -> float:
@@ -109,8 +118,7 @@ class Chebyshev:
 
     def _look(self, field: VectorField, here: Flat, first: Flat) -> int:
         """Look for ρ where it is due; how many velocities that took."""
-        failed, self._tried, known = self._tried is here, here, self._rate
-        self._age += 1
+        failed, self._tried = self._tried is here, here
         self._held = max(self._held - 1, 0)
         if self._direction.size and self._age < _AGE and not failed:
             return 0
@@ -128,9 +136,8 @@ class Chebyshev:
                 break
         if not math.isfinite(rate):  # ρ is not known here: error control decides, and the next look begins anew
             direction, rate = np.zeros(0), 0.0
-        self._direction, self._rate = direction, _MARGIN * rate
-        if failed and self._stabilised and self._rate < _GROWN * known:  # it was stable, but not accurate
-            self._held = _HELD
+        # Two iterations may miss a direction that has become the fastest: what is known is forgotten slowly.
+        self._direction, self._rate = direction, max(_MARGIN * rate, min(_KEPT * self._rate, _TRUSTED * rate))
         return looked
 
 

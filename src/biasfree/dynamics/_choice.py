@@ -32,7 +32,7 @@ def choose(method: str, plan: Plan) -> tuple[str, str]:
         if network.widths[-1] == 1:
             return "exact", "symmetric data"
         # With several outputs neurons do not gather along one direction: they turn from mode to mode, through all
-        # lines. But they share one pull, beside which the flow is smooth (``_one_step.AlongSharedPull``).
+        # lines. But they share one pull, beside which the flow is smooth (``_shared_pull.AlongSharedPull``).
         if plan.clock == "time":
             return "tsit5", f"symmetric data, {network.widths[-1]} outputs"
     because = f"{len(grouped)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"

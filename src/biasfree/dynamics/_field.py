@@ -7,7 +7,7 @@ compiling; there JAX traces the same functions.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,17 +116,28 @@ def velocity_from(
     weights: Weights, signals: list[Float[Array, "width samples"]], problem: Problem, kind: Kind
 ) -> Weights:
     """``velocity`` from what the layers put out."""
-    loss, xp = losses.get(kind.loss), losses.module_of(problem.inputs)
-    if kind.clock == "loss":
-        residual = loss.normalised_residual(signals[-1], problem.targets)
-        # λ/L overflows where L underflows, and 0/0 must stay 0.
-        scale = xp.exp(-loss.log_value(signals[-1], problem.targets))
-        decay = xp.where(problem.weight_decay > 0, problem.weight_decay * scale, 0.0)
-    else:
-        residual = loss.residual(signals[-1], problem.targets)
-        decay = problem.weight_decay
-    ascent = _ascent(weights, signals, residual / problem.inputs.shape[0], problem.slope, kind.architecture)
+    error, decay = pull_of(signals[-1], problem, kind)
+    ascent = _ascent(weights, signals, error, problem.slope, kind.architecture)
+    return with_decay(ascent, weights, decay)
+
+
+def with_decay(ascent: Iterable[Any], weights: Weights, decay: Any) -> Weights:
+    """−∇L − λW; without decay NumPy is spared the work."""
+    if isinstance(decay, (np.ndarray, np.generic)) and decay == 0:
+        return tuple(ascent)
     return tuple(a - decay * w for a, w in zip(ascent, weights, strict=True))
+
+
+def pull_of(outputs: Any, problem: Problem, kind: Kind) -> tuple[Any, Any]:
+    """What drives a flow: residual/P of every output and sample, and the rate at which weights decay."""
+    loss, xp = losses.get(kind.loss), losses.module_of(problem.inputs)
+    samples = problem.inputs.shape[0]
+    if kind.clock == "time":
+        return loss.residual(outputs, problem.targets) / samples, problem.weight_decay
+    # λ/L overflows where L underflows, and 0/0 must stay 0.
+    scale = xp.exp(-loss.log_value(outputs, problem.targets))
+    decay = xp.where(problem.weight_decay > 0, problem.weight_decay * scale, 0.0)
+    return loss.normalised_residual(outputs, problem.targets) / samples, decay
 
 
 def _ascent(
@@ -147,7 +158,7 @@ def _ascent(
     arriving: list[Any] = [0.0] * depth + [error]  # −P ∂L/∂(what enters layer l), summed over its uses
     last = depth - 1
     if depth > 1 and weights[-1].shape[0] == 1 and not any(architecture.skips[last - 1 :]):
-        mask = _derivative(signals[last], slope, architecture.rectified[last - 1])
+        mask = derivative(signals[last], slope, architecture.rectified[last - 1])
         weighted = error if mask is None else mask * error
         product = weighted @ signals[last - 1].T  # one row in all if the layer is linear: every neuron's is the same
         gradients[last] = (weights[last - 1] * product).sum(axis=1)[None]
@@ -155,19 +166,19 @@ def _ascent(
         if last > 1:
             arriving[last - 1] = weights[last - 1].T @ (weights[last].T * weighted)
         last -= 2
-    for layer, back in _errors(weights, signals, arriving, last, slope, architecture):
+    for layer, back in errors_by_layer(weights, signals, arriving, last, slope, architecture):
         gradients[layer] = back @ signals[layer].T
     return tuple(gradients)
 
 
-def _errors(
+def errors_by_layer(
     weights: Weights, signals: list[Any], arriving: list[Any], last: int, slope: Any, architecture: Architecture
 ) -> Iterator[tuple[int, Any]]:
     """For each layer from ``last`` down to the first, what reaches its output, past its activation."""
     for layer in range(last, -1, -1):
         back = arriving[layer + 1]
         if layer < len(weights) - 1:
-            mask = _derivative(signals[layer + 1], slope, architecture.rectified[layer])
+            mask = derivative(signals[layer + 1], slope, architecture.rectified[layer])
             back = back if mask is None else mask * back
         yield layer, back
         span = architecture.skips[layer]
@@ -177,7 +188,7 @@ def _errors(
             arriving[layer + 1 - span] = arriving[layer + 1 - span] + back
 
 
-def _derivative(signal: Any, slope: Any, rectified: bool) -> Any:
+def derivative(signal: Any, slope: Any, rectified: bool) -> Any:
     """σ' from σ's own output, which has the sign of its input; None where it is 1 throughout.
 
     A slope of 0 turns negative inputs into zeros, and σ'(0) = α, so ``> 0`` decides in every case.
@@ -208,7 +219,7 @@ def margin_power(weights: Weights, problem: Problem, kind: Kind) -> float:
     depth = len(weights)
     arriving = [0.0] * depth + [residual / np.maximum(part, 1e-300)]
     total = 0.0
-    for layer, back in _errors(weights, signals, arriving, depth - 1, problem.slope, kind.architecture):
+    for layer, back in errors_by_layer(weights, signals, arriving, depth - 1, problem.slope, kind.architecture):
         total += float(np.sum(part * np.sum(back**2, axis=0) * np.sum(signals[layer] ** 2, axis=0)))
     return total
 

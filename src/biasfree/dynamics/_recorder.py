@@ -93,6 +93,8 @@ class Recorder:
         if last is not None and piece.dense and last.time == piece.begin and math.isnan(last.log_loss):
             # The start is saved before an integrator has looked at it.
             self._saved[-1] = last._replace(log_loss=piece.at(piece.begin).log_loss)
+        if self.asked and self.next_time(math.inf) > piece.end:
+            return
         due = list[_Due]()
         for end in piece.ends or (piece.end,):
             due += self._due(piece, end)

@@ -18,7 +18,9 @@ from jaxtyping import Float
 from biasfree.dynamics._chebyshev import Chebyshev
 from biasfree.dynamics._error_norm import Sizes, error_ratio, sizes_of
 from biasfree.dynamics._field import Kind, Problem, Steepness, Weights, margin_power
-from biasfree.dynamics._one_step import Steps, shared_or_plain
+from biasfree.dynamics._level import End, energy_until, meeting, way_to_level
+from biasfree.dynamics._one_step import Steps
+from biasfree.dynamics._shared_pull import shared_or_plain
 from biasfree.dynamics._vector_field import Active, ByLine, Layers, VectorField, vector_field
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0  # of a step's change; the usual factors (Hairer, Nørsett, Wanner, II.4)
@@ -32,7 +34,6 @@ _MARGIN_FRACTION, _LARGEST_FRACTION = 0.02, 1.6
 _REFRESH = 8  # accepted steps between evaluations of the margins' gradient: it costs one and changes by a few percent
 _SHORTEST = 1e-300  # where the stiffness is infinite or no number: error control decides
 _FAR, _UNSURE = 2.0, 1.15  # times a loss level, and times the energy that is known: from then on the loss is looked at
-_AIM = 1.02  # times the way to a loss level by the slope there, so as not to end just short of it
 _STRETCH = 1.1  # of a step that lands: its error grows by less than what _SAFETY leaves
 _ROUNDING = 1e-10  # a step so near, relatively, to another length is that length
 
@@ -71,6 +72,7 @@ class State(NamedTuple):
     chatter_step: float = math.inf  # smallest of these
     local_errors: float = 0.0  # of accepted steps, in parts of the weights, added up
     log_loss: float = math.nan  # near a level that is asked for, or where it costs nothing
+    before: End | None = None  # where the last accepted step began
     level_reached: bool = False
     retried: bool = False  # the last attempt from here was rejected
     failed: bool = False  # no smaller step would change the time
@@ -97,6 +99,10 @@ class _Trial(NamedTuple):
     @property
     def ok(self) -> bool:
         return self.finite and (self.ratio <= 1 or self.at_floor)
+
+
+def _end(state: State) -> End:
+    return End(state.flat, state.velocity, state.log_loss)
 
 
 def steps_by(method: str, field: VectorField) -> Steps:
@@ -161,11 +167,14 @@ class Stepper:
         floor = state.caution * smooth
         planned, rest = min(state.step, max(self._steps.longest, floor)), until - state.time
         # A little longer than planned rather than one more step; not where jumps limit steps.
-        lands = planned * (_STRETCH if planned > _NEAR * floor else 1.0) >= rest * (1 - _ROUNDING)
-        step, end = (rest, until) if lands else (planned, state.time + planned)
-        aimed = max(self._to_level(state), floor)
-        if aimed < step:
+        most = planned * (_STRETCH if planned > _NEAR * floor else 1.0)
+        aimed = max(way_to_level(_end(state), state.before, control.stop_log_loss, self._kind.clock), floor)
+        if aimed < min(most, rest):
             step, end, lands = aimed, state.time + aimed, True
+        elif most >= rest * (1 - _ROUNDING):
+            step, end, lands = rest, until, True
+        else:
+            step, end, lands = planned, state.time + planned, False
         # The length that float64 makes of it: times are sums.
         length = end - state.time
         taken = self._steps.take(self._field, state.flat, state.velocity, length)
@@ -190,6 +199,8 @@ class Stepper:
                 failed=state.time + wanted <= state.time, overflowed=not trial.finite,
             )  # fmt: skip
         log_loss = self._field.log_loss() if self._near_level(state, trial) else self._field.known_log_loss()
+        if log_loss <= self._control.stop_log_loss:
+            trial, log_loss = self._at_level(state, trial, log_loss)
         return state._replace(
             time=trial.end, step=wanted, flat=trial.there, velocity=trial.velocity,
             energy=state.energy + trial.energy, power=trial.power, accepted=state.accepted + 1,
@@ -198,9 +209,29 @@ class Stepper:
             caution=caution, active=active, flipped=flipped, chattered=state.chattered + back,
             chatter_step=min(state.chatter_step, trial.step) if back else state.chatter_step,
             local_errors=state.local_errors + trial.ratio * self._relative(state.energy),
-            retried=False, log_loss=log_loss, level_reached=log_loss <= self._control.stop_log_loss, failed=False,
-            overflowed=False,
+            retried=False, log_loss=log_loss, before=_end(state),
+            level_reached=log_loss <= self._control.stop_log_loss, failed=False, overflowed=False,
         )  # fmt: skip
+
+    def _at_level(self, state: State, trial: _Trial, log_loss: float) -> tuple[_Trial, float]:
+        """A trial that ends beyond the loss level, up to where it meets it."""
+        length, last = trial.end - state.time, End(trial.there, trial.velocity, log_loss)
+
+        def look(flat: Flat) -> End:
+            self.evaluations += 1
+            return End(flat, self._field.velocity(flat), self._field.log_loss())
+
+        met = meeting(_end(state), last, length, self._control.stop_log_loss, self._kind.clock, look)
+        if met is None:
+            return trial, log_loss
+        part, there = met
+        first, last_power = (float(velocity @ velocity) for velocity in (state.velocity, trial.velocity))
+        energy = length * energy_until(part, first, last_power, trial.energy / length)
+        moved = trial._replace(
+            step=part * trial.step, end=state.time + part * length, lands=True, there=there.flat,
+            velocity=there.velocity, energy=energy,
+        )  # fmt: skip
+        return moved, there.log_loss
 
     def _near_level(self, state: State, trial: _Trial) -> bool:
         """Whether to look at the loss: L is its start less the energy, and that tells whether it is far off."""
@@ -209,21 +240,6 @@ class Stepper:
             return math.isfinite(control.stop_log_loss)
         left = math.exp(min(control.initial_log_loss, 700.0)) - _UNSURE * (state.energy + trial.energy)
         return not left > _FAR * math.exp(min(control.stop_log_loss, 700.0)) or state.accepted % _REFRESH == 0
-
-    def _to_level(self, state: State) -> float:
-        """How far the loss level is, and a little more, by ln L and its slope −‖Ẇ‖²/L; infinite where not known.
-
-        Where ln L falls ever more slowly, as at the end of a fit, such a step ends just short of the level or just
-        beyond it. Steps that are long would else end far beyond.
-        """
-        remains = state.log_loss - self._control.stop_log_loss
-        if not 0 < remains < math.log(_FAR):  # nor where it is not a number
-            return math.inf
-        with np.errstate(all="ignore"):
-            slope = float(state.velocity @ state.velocity) * (
-                1.0 if self._kind.clock == "loss" else float(np.exp(-state.log_loss))
-            )
-        return _AIM * remains / slope if 0 < slope < math.inf else math.inf
 
     def _seen_crossings(self, state: State, trial: _Trial) -> tuple[Active, Active, bool]:
         """The activations, which of them changed, and whether any changed straight back; not after large steps."""

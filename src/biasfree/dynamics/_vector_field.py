@@ -2,7 +2,8 @@
 
 NumPy needs some twenty operations for a velocity, each of a few microseconds however small it is. For small networks
 the loops in C (``native/deep.c``) need none of that, but are slower for each product. Larger ones of two layers go by
-line (``_many_lines``), in a quarter of NumPy's time or less.
+line (``_many_lines``), in a quarter of NumPy's time or less; larger deep ones on pairs of inputs ±x need half of the
+products (``_paired``).
 """
 
 import abc
@@ -18,6 +19,7 @@ from jaxtyping import Bool, Float
 from biasfree import losses
 from biasfree.dynamics._field import Kind, Problem, Weights, velocity_from
 from biasfree.dynamics._many_lines import ManyLines
+from biasfree.dynamics._paired import PairedSamples, Pairs, pairs_of
 from biasfree.dynamics._runge_kutta import Method
 from biasfree.dynamics.exact._data import Data, sample_by_sample
 from biasfree.dynamics.exact._kernels import engine
@@ -27,6 +29,7 @@ from biasfree.networks import hidden_layers
 Flat = Float[np.ndarray, "size"]
 Active = tuple[Bool[np.ndarray, "width samples"], ...]
 _SMALL = 30_000  # multiplications of a forward pass up to which loops in C are quicker (measured)
+_LARGE = 1_000_000  # multiplications of the second layer from which half of them are worth some twenty small products
 _DEEPEST = 64  # layers that C has room for
 _DEEP = structure("Deep", "p widths rectified skips inputs d slope i depth samples size")
 
@@ -78,7 +81,16 @@ def vector_field(layers: Layers, problem: Problem, kind: Kind) -> VectorField:
     plain = len(layers.shapes) == 2 and not any(kind.architecture.skips) and all(kind.architecture.rectified)
     if plain and problem.slope < 1 and kind.clock == "time":
         return ByLine(layers, problem, kind)
-    return ByNumpy(layers, problem, kind)
+    pairs = _worthwhile_pairs(layers, problem, kind)
+    return ByNumpy(layers, problem, kind) if pairs is None else ByPairs(layers, pairs, problem, kind)
+
+
+def _worthwhile_pairs(layers: Layers, problem: Problem, kind: Kind) -> Pairs | None:
+    """The pairs of the inputs, where the second layer's products are what a velocity costs."""
+    (first, dim), second, architecture = layers.shapes[0], layers.shapes[1][0], kind.architecture
+    fits = len(layers.shapes) > 2 and architecture.rectified[0] and not any(architecture.skips) and problem.slope < 1
+    large = len(problem.inputs) * first * second >= _LARGE and 2 * dim <= min(first, second)
+    return pairs_of(problem.inputs) if fits and large else None
 
 
 class _Plain:
@@ -177,6 +189,33 @@ class ByNumpy(_StageByStage):
         """See ``VectorField``."""
         with np.errstate(all="ignore"):
             return float(losses.get(self._kind.loss).log_value(self._signals[-1], self._problem.targets))
+
+
+class ByPairs(_StageByStage):
+    """By matrix products, half of them: inputs come in pairs."""
+
+    def __init__(self, layers: Layers, pairs: Pairs, problem: Problem, kind: Kind) -> None:
+        """Put the samples in order."""
+        self._layers, self._kind, self._samples = layers, kind, PairedSamples(pairs, problem, kind)
+
+    def velocity(self, flat: Flat) -> Flat:
+        """Of all weights."""
+        with np.errstate(all="ignore"):
+            moving = self._samples.velocity(self._layers.of(flat))
+        return np.concatenate([layer.ravel() for layer in moving])
+
+    def active(self) -> Active:
+        """See ``VectorField``; in the first layer on one sample of each pair."""
+        return self._samples.active()
+
+    def known_log_loss(self) -> float:
+        """See ``VectorField``: beside such products it costs nothing."""
+        return self.log_loss()
+
+    def log_loss(self) -> float:
+        """See ``VectorField``."""
+        with np.errstate(all="ignore"):
+            return float(losses.get(self._kind.loss).log_value(*self._samples.outputs()))
 
 
 class InC(_Plain):

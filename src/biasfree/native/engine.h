@@ -2,7 +2,7 @@
 
    Arrays are contiguous and belong to Python (biasfree/dynamics/exact/_arrays.py and _data.py have the same structures,
    with the meaning of every member). Nothing is allocated here and nothing is kept between calls, but for the tables of
-   the Runge-Kutta methods. The equations are those of biasfree/dynamics/exact/_data.py. */
+   the Runge-Kutta methods and, for a moment, threads (crew.c). The equations are those of biasfree/dynamics/exact/_data.py. */
 
 #ifndef BIASFREE_ENGINE_H
 #define BIASFREE_ENGINE_H

@@ -130,7 +130,9 @@ KIND INLINE void ON(put_exponential)(const Four *numbers, Four *to) {
    the class in front from the probability of all others. Returns the samples' losses, summed up: how far the class in front
    is ahead of that of each sample, and ln(1 + odds of all others). Lines that fill the block up have no y. */
 KIND static double ON(put_class_pulls)(double *even, const double *y, int64_t lines, int64_t outputs, double samples) {
-    const Four none = {0.0, 0.0, 0.0, 0.0};
+    const Four none = {0.0, 0.0, 0.0, 0.0}, one = {1.0, 1.0, 1.0, 1.0}, few = {1e-3, 1e-3, 1e-3, 1e-3};
+    Four odds = one, small = none; /* of lines that count once: Π(1 + odds), and Σ ln(1 + odds) where these are small */
+    const double share_of_one = 1.0 / samples;
     double total = 0.0;
     for (int64_t line = 0; line < lines; line += 4) {
         Four most = *(const Four *)(even + line), others = none, ahead = none, share = none;
@@ -152,15 +154,24 @@ KIND static double ON(put_class_pulls)(double *even, const double *y, int64_t li
             others += (Four)((Bits)*here & (leads != own));
         }
         const Four each = 1.0 / (1.0 + others);
+        const Bits counts = (Bits)(share == one), minor = (Bits)(others < few);
         for (int64_t k = 0; k < outputs; k++) {
             Four *here = (Four *)(even + k * lines + line);
             const Four target = *(const Four *)(y + k * lines + line);
             const Bits own = {k, k, k, k}, first = leads == own;
             const Four plain = target - each * *here, leading = each * (target * others - (1.0 - target));
-            *here = (Four)((first & (Bits)leading) | (~first & (Bits)plain)) / samples;
+            *here = (Four)((first & (Bits)leading) | (~first & (Bits)plain)) * share_of_one;
         }
-        for (int i = 0; i < 4; i++) total += ahead[i] + share[i] * log1p(others[i]);
+        /* The series' next term is below rounding; factors are at most `outputs`, and far too few to overflow. */
+        const Four series = others * (1.0 - others * (0.5 - others * (1.0 / 3 - others * (0.25 - others * 0.2))));
+        small += (Four)(counts & minor & (Bits)series);
+        odds *= 1.0 + (Four)(counts & ~minor & (Bits)others);
+        for (int i = 0; i < 4; i++) {
+            total += ahead[i];
+            if (!counts[i] && share[i] != 0) total += share[i] * log1p(others[i]);
+        }
     }
+    for (int i = 0; i < 4; i++) total += small[i] + log(odds[i]);
     return total;
 }
 

@@ -11,15 +11,11 @@
    (tiles.h). Where the processor multiplies and adds at once, rounding once, that is used: as with any matrix library,
    the last digit depends on the processor. */
 
+#include "crew.h"
 #include "engine.h"
-
-#ifndef _WIN32
-#include <pthread.h>
-#endif
 
 enum { SET = 0, ADD = 1 }; /* what is done with a product */
 enum { GROUP = 16, BLOCK = 96 }; /* neurons whose pulls are made together, lines of a block at most */
-enum { MOST_THREADS = 4 };
 #define LEAST_TOTAL 1e-280 /* of losses, above what underflows */
 
 typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
@@ -94,7 +90,10 @@ static void given_back(const Wide *wide, int64_t n, const double *from, int64_t 
         for (int64_t j = 0; j < dim; j++) to[r * wide->padded + kept[j]] += from[r * padded + j];
 }
 
-/* What a block puts out, lin and even, to `work`; wᵀd of all neurons to `along`. */
+/* Whether s(z) tells by its sign on which side z is, so that it can take the place of z. */
+static int tells_side(const Wide *wide) { return wide->slope >= 0; }
+
+/* What a block puts out, lin and even, to `work`; z = wᵀd of all neurons to `along`, or s(z) where that tells the side. */
 static void block_outputs(const Wide *wide, int64_t n, const double *w, const double *v, const double *linear,
                           const Room *room) {
     const Data *data = wide->blocks + n;
@@ -110,9 +109,11 @@ static void block_outputs(const Wide *wide, int64_t n, const double *w, const do
         const int64_t count = h + GROUP < width ? GROUP : width - h;
         double *along = room->along + h * lines;
         product((Factor){w + h * dim, dim, 1}, data->transposed, lines, dim, along, lines, count, lines, SET);
-        BEST(shape)(along, count * lines, wide->slope, shaped);
-        product((Factor){v + h, width, 1}, shaped, lines, count, even, lines, outputs, lines, ADD);
+        BEST(shape)(along, count * lines, wide->slope, tells_side(wide) ? along : shaped);
+        if (!tells_side(wide))
+            product((Factor){v + h, width, 1}, shaped, lines, count, even, lines, outputs, lines, ADD);
     }
+    if (tells_side(wide)) product((Factor){v, width, 1}, room->along, lines, width, even, lines, outputs, lines, SET);
     times(data->b, outputs * lines, even);
 }
 
@@ -136,8 +137,8 @@ static void block_pulls(const Wide *wide, int64_t n, const double *v, const Room
         BEST(tilt)(along, count * lines, wide->slope, own);
         product((Factor){own, lines, 1}, across, padded, lines, to, padded, count, padded, whole ? ADD : SET);
         if (!whole) given_back(wide, n, to, count, room->bent_w + h * wide->padded);
-        BEST(shape)(along, count * lines, wide->slope, own);
-        BEST(dots)(own, q, lines, room->bent_v + h * few, few, count, outputs);
+        if (!tells_side(wide)) BEST(shape)(along, count * lines, wide->slope, own);
+        BEST(dots)(tells_side(wide) ? along : own, q, lines, room->bent_v + h * few, few, count, outputs);
     }
 }
 
@@ -147,12 +148,12 @@ static int64_t sums_size(const Wide *wide) {
     return (wide->outputs + wide->width) * wide->padded + wide->width * wide->outputs_padded;
 }
 
-/* The room of a part; Python makes it, of (width + 4 outputs + 1) BLOCK and (width + outputs + GROUP) padded numbers, and
-   as many as the sums are. */
-static Room room_of(const Wide *wide, int64_t part) {
-    double *along = wide->room + part * wide->room_size, *work = along + wide->width * BLOCK;
+/* The room of a thread for a part; Python makes as many as there are parts, of (width + 4 outputs + 1) BLOCK and
+   (width + outputs + GROUP) padded numbers, which stay in the thread's cache, and as many as the sums are. */
+static Room room_of(const Wide *wide, int64_t thread, int64_t part) {
+    double *along = wide->room + thread * wide->room_size, *work = along + wide->width * BLOCK;
     double *columns = work + (4 * wide->outputs + 1) * BLOCK;
-    double *all = columns + (wide->width + wide->outputs + GROUP) * wide->padded, *bent_w = all + wide->outputs * wide->padded;
+    double *all = wide->room + (part + 1) * wide->room_size - sums_size(wide), *bent_w = all + wide->outputs * wide->padded;
     return (Room){along, work, columns, all, bent_w, bent_w + wide->width * wide->padded};
 }
 
@@ -161,7 +162,7 @@ typedef struct {
     const Wide *wide;
     const double *w, *v, *linear;
     double *levels; /* ln L of the samples of each block, as if there were no others but for their number */
-    int64_t pulling, next; /* whether sums are asked for, or levels alone */
+    int64_t pulling, next, threads; /* whether sums are asked for, or levels alone; parts and threads that have begun */
 } Work;
 
 /* A block's pulls in place of its outputs, and its level where that costs next to nothing; else it is no number. */
@@ -177,9 +178,9 @@ static double pulls_and_level(const Wide *wide, const Data *data, double *work) 
     return level;
 }
 
-static void sum_part(const Work *work, int64_t part) {
+static void sum_part(const Work *work, int64_t thread, int64_t part) {
     const Wide *wide = work->wide;
-    const Room room = room_of(wide, part);
+    const Room room = room_of(wide, thread, part);
     if (work->pulling) memset(room.all, 0, sizeof(double) * (size_t)sums_size(wide));
     for (int64_t n = wide->ends[part]; n < wide->ends[part + 1]; n++) {
         const Data *data = wide->blocks + n;
@@ -189,27 +190,14 @@ static void sum_part(const Work *work, int64_t part) {
     }
 }
 
-static void *sum_parts(void *shared) {
+static void sum_parts(void *shared) {
     Work *work = shared;
+    const int64_t thread = __atomic_fetch_add(&work->threads, 1, __ATOMIC_RELAXED);
     for (;;) {
         const int64_t part = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED);
-        if (part >= work->wide->parts) return 0;
-        sum_part(work, part);
+        if (part >= work->wide->parts) return;
+        sum_part(work, thread, part);
     }
-}
-
-/* All parts, beside each other in so many threads. To make one takes 30 microseconds; one that cannot be made is not
-   missed. */
-static void in_threads(Work *work, int64_t threads) {
-#ifdef _WIN32
-    sum_parts(work);
-#else
-    pthread_t others[MOST_THREADS];
-    int64_t made = 0;
-    while (made < threads - 1 && made < MOST_THREADS && pthread_create(others + made, 0, sum_parts, work) == 0) made++;
-    sum_parts(work);
-    for (int64_t i = 0; i < made; i++) pthread_join(others[i], 0);
-#endif
 }
 
 /* a Σ v wᵀ, (outputs, dim). */
@@ -263,18 +251,18 @@ static void put_velocity(const Wide *wide, const double *w, const double *v, con
 PUBLIC void biasfree_wide_velocity(const Wide *wide, const double *weights, int64_t threads, double *linear, double *pull,
                                    double *levels, double *moving) {
     const double *w = weights, *v = weights + wide->width * wide->dim;
-    Work work = {wide, w, v, linear, levels, 1, 0};
+    Work work = {wide, w, v, linear, levels, 1, 0, 0};
     if (wide->odd) put_linear(wide, w, v, linear);
-    in_threads(&work, threads);
-    const Room sums = room_of(wide, 0);
-    for (int64_t part = 1; part < wide->parts; part++) add_to(room_of(wide, part).all, sums_size(wide), sums.all);
+    together(sum_parts, &work, threads < wide->parts ? threads : wide->parts); /* each has a room */
+    const Room sums = room_of(wide, 0, 0);
+    for (int64_t part = 1; part < wide->parts; part++) add_to(room_of(wide, 0, part).all, sums_size(wide), sums.all);
     put_velocity(wide, w, v, &sums, pull, sums.columns, moving);
 }
 
 /* The blocks' levels. */
 PUBLIC void biasfree_wide_levels(const Wide *wide, const double *weights, int64_t threads, double *linear, double *levels) {
     const double *w = weights, *v = weights + wide->width * wide->dim;
-    Work work = {wide, w, v, linear, levels, 0, 0};
+    Work work = {wide, w, v, linear, levels, 0, 0, 0};
     if (wide->odd) put_linear(wide, w, v, linear);
-    in_threads(&work, threads);
+    together(sum_parts, &work, threads < wide->parts ? threads : wide->parts); /* each has a room */
 }

@@ -31,6 +31,7 @@ STYLE: Any = {
 }
 FORMATS = (".png", ".pdf", ".svg")
 _BACKENDS = {".png": "agg", ".pdf": "pdf", ".svg": "svg"}
+_COMPRESSION = 3  # of PNG: three fifths of the default's time, for a tenth more bytes
 _DASHES = ("--", ":", "-.")
 
 
@@ -126,4 +127,5 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
     with mpl.rc_context(STYLE), files.written_whole(target) as draft:
         # Not by savefig, which draws everything twice, the first time to see what is there.
         same = isinstance(figure.canvas, backend.FigureCanvas)  # and knows the sizes of texts already
-        getattr(figure.canvas if same else backend.FigureCanvas(figure), f"print_{target.suffix[1:]}")(draft)
+        options = {"pil_kwargs": {"compress_level": _COMPRESSION}} if target.suffix == ".png" else {}
+        getattr(figure.canvas if same else backend.FigureCanvas(figure), f"print_{target.suffix[1:]}")(draft, **options)

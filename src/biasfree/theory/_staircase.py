@@ -12,7 +12,7 @@ extrapolates to at t = 0.
 """
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from biasfree.networks import Network
 from biasfree.theory import _point_losses
 from biasfree.theory._early_flow import early_flow
 from biasfree.theory._gathering import Gathering, gather
-from biasfree.theory._time_course import integrated
+from biasfree.theory._time_course import course, finite_times
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,8 @@ class _Part:
     start: float
     projection: Float[np.ndarray, "dim dim"]
     loss: str
+    # Until when it is integrated, and the course until then: whoever looks for a level asks again and again.
+    _known: list[Any] = field(default_factory=list, compare=False, repr=False)
 
     def pull(self, w: np.ndarray) -> np.ndarray:
         output = self.inputs @ w
@@ -99,7 +101,11 @@ class _Part:
 
     def outputs(self, times: np.ndarray) -> np.ndarray:
         """s φ_i wᵀx_i at each time."""
-        return self.sign * integrated(times, self.pull, self.direction, 1.0, self.start) @ self.inputs.T
+        times = finite_times(times)
+        end = float(np.max(times, initial=0.0))
+        if not self._known or self._known[0] < end:
+            self._known[:] = end, course(self.pull, self.direction, self.start, end)
+        return self.sign * self._known[1](times) @ self.inputs.T
 
     def final(self) -> np.ndarray:
         """Outputs when it has learned what it can: least squares, or infinite margins on what it can classify."""

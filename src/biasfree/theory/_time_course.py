@@ -199,28 +199,9 @@ def integrated(
     Growth is integrated by an explicit method: an implicit one may leap over it from the plateau to the rest. Once u
     has settled, one that turns implicit where the decay to rest is stiff makes long waits cheap.
     """
-    t = checks.flow_times(times)
-    if np.isinf(t).any():
-        raise ValueError(
-            "the reduced flow is integrated to finite times only. "
-            "Its limits are known: see least_squares, max_margin and regularised_limit."
-        )
+    t = finite_times(times)
     decay = checks.non_negative(weight_decay, "weight_decay") / a
-
-    def velocity(_: float, state: np.ndarray) -> np.ndarray:
-        direction = state[1:] / math.sqrt(state[1:] @ state[1:])
-        # exp of a logarithm that decay may take below the smallest number: 0 is right then.
-        e = pull(math.exp(min(2 * state[0], _LARGEST)) * direction)
-        along, moves = direction @ e, np.empty_like(state)
-        moves[0], moves[1:] = along - decay, e - along * direction
-        return moves
-
-    def settled(time: float, state: np.ndarray) -> float:
-        return float(velocity(time, state)[0]) - threshold
-
-    settled.terminal, settled.direction = True, -1.0  # type: ignore[attr-defined]
-    threshold = _SETTLED * float(np.linalg.norm(pull(np.zeros_like(r))))
-
+    velocity, settled = _reduced(pull, r, decay)
     wanted, where = np.unique(a * t, return_inverse=True)
     states = np.empty((wanted.size, r.size + 1))
     now, state, done = 0.0, np.concatenate([[np.log(u0)], r]), 0
@@ -240,6 +221,68 @@ def integrated(
     directions = states[:, 1:] / np.linalg.norm(states[:, 1:], axis=1, keepdims=True)
     w = np.exp(2 * states[:, :1]) * directions
     return w[where.ravel()].reshape(*t.shape, r.size)
+
+
+def finite_times(times: Any) -> np.ndarray:
+    """Times to which a reduced flow can be integrated, or ValueError."""
+    t = checks.flow_times(times)
+    if np.isinf(t).any():
+        raise ValueError(
+            "the reduced flow is integrated to finite times only. "
+            "Its limits are known: see least_squares, max_margin and regularised_limit."
+        )
+    return t
+
+
+def course(
+    pull: Callable[[np.ndarray], np.ndarray], r: np.ndarray, u0: float, end: float
+) -> Callable[[np.ndarray], np.ndarray]:
+    """w as a function of times in [0, end] of any shape: as ``integrated``, for whoever asks more than once."""
+    velocity, settled = _reduced(pull, r, 0.0)
+    begins, pieces, state = [0.0], [], np.concatenate([[np.log(u0)], r])
+    for method, events in (("DOP853", settled), ("LSODA", None)):
+        span = (begins[-1], max(end, begins[-1] + 1e-300))
+        solution = solve_ivp(velocity, span, state, method, dense_output=True, rtol=_RTOL, atol=_ATOL, events=events)
+        if not solution.success:
+            raise ArithmeticError(f"the reduced flow could not be integrated: {solution.message}")
+        pieces.append(solution.sol)
+        if not (solution.t_events and solution.t_events[0].size):
+            break
+        state = solution.y_events[0][0]
+        begins.append(float(solution.t_events[0][0]))
+
+    def at(times: np.ndarray) -> np.ndarray:
+        flat = np.ravel(times)
+        states = np.empty((flat.size, r.size + 1))
+        belongs = np.searchsorted(begins[1:], flat, side="right")
+        for number, piece in enumerate(pieces):
+            if (here := belongs == number).any():
+                states[here] = piece(flat[here]).T
+        directions = states[:, 1:] / np.linalg.norm(states[:, 1:], axis=1, keepdims=True)
+        return (np.exp(2 * states[:, :1]) * directions).reshape(*np.shape(times), r.size)
+
+    return at
+
+
+def _reduced(
+    pull: Callable[[np.ndarray], np.ndarray], r: np.ndarray, decay: float
+) -> tuple[Callable[[float, np.ndarray], np.ndarray], Callable[[float, np.ndarray], float]]:
+    """The velocity of (ln u, r) in the linear network's time, and the event that u has settled."""
+
+    def velocity(_: float, state: np.ndarray) -> np.ndarray:
+        direction = state[1:] / math.sqrt(state[1:] @ state[1:])
+        # exp of a logarithm that decay may take below the smallest number: 0 is right then.
+        e = pull(math.exp(min(2 * state[0], _LARGEST)) * direction)
+        along, moves = direction @ e, np.empty_like(state)
+        moves[0], moves[1:] = along - decay, e - along * direction
+        return moves
+
+    def settled(time: float, state: np.ndarray) -> float:
+        return float(velocity(time, state)[0]) - threshold
+
+    settled.terminal, settled.direction = True, -1.0  # type: ignore[attr-defined]
+    threshold = _SETTLED * float(np.linalg.norm(pull(np.zeros_like(r))))
+    return velocity, settled
 
 
 def _start(

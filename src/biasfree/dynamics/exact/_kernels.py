@@ -59,6 +59,10 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_wide_velocity.restype = None
     loaded.biasfree_wide_levels.argtypes = [pointer, pointer, whole, *[pointer] * 2]
     loaded.biasfree_wide_levels.restype = None
+    loaded.biasfree_pull_parts.argtypes, loaded.biasfree_pull_parts.restype = [pointer] * 3, None
+    loaded.biasfree_pull_place.argtypes = [*[pointer] * 6, whole, *[pointer] * 3]
+    loaded.biasfree_pull_place.restype = None
+    loaded.biasfree_pull_remaining.argtypes, loaded.biasfree_pull_remaining.restype = [pointer] * 5, None
     return loaded
 
 
