@@ -363,8 +363,8 @@ static void pulled(const double *coefficients, double x, int64_t size, double *p
 /* Take out of every M what lies along the lines its row slides on. */
 static void projected(const Pattern *pattern, int64_t dim, int64_t outputs, double *pull) {
     for (int64_t h = 0; h < pattern->active; h++)
-        for (int64_t s = 0; s < pattern->span[h]; s++) {
-            const double *along = pattern->basis + (h * pattern->room + s) * dim;
+        for (int64_t s = 0; s < 2 * pattern->span[h]; s++) { /* twice: what rounding leaves of a large pull adds up */
+            const double *along = pattern->basis + (h * pattern->room + s % pattern->span[h]) * dim;
             double *own = pull + h * dim * outputs;
             for (int64_t k = 0; k < outputs; k++) {
                 double part = 0.0;

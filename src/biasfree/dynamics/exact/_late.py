@@ -134,8 +134,8 @@ class LateStep:
         return -float(lanczos(some, lambda vector: -times(vector, self.rows, self.data)).rates[0])
 
     def _pulling(self, pulls: Pulls) -> Float[np.ndarray, "*n active dim outputs"]:
-        """M of the active rows, without what they slide on."""
-        return pulls.matrices if self._across is None else self._across @ pulls.matrices
+        """M of the active rows, without what they slide on; twice, as in ``native/field.c``."""
+        return pulls.matrices if self._across is None else self._across @ (self._across @ pulls.matrices)
 
     def _velocity(self, heavy: Float[np.ndarray, "n heavy columns"], pulls: Pulls) -> Float[np.ndarray, "n entries"]:
         """Of the heavy rows at several states."""
