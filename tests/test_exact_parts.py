@@ -16,7 +16,7 @@ from scipy.integrate import DOP853, solve_ivp
 import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics import _field
-from biasfree.dynamics.exact import _alone, _carried, _dop853, _events, _follow, _kernels, _pace, _rest, _sliding
+from biasfree.dynamics.exact import _alone, _carried, _dop853, _events, _follow, _kernels, _rest, _sliding
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
@@ -567,10 +567,7 @@ class TestConstantsInBothLanguages:
     SHARED: ClassVar = {
         "engine.h": {"BLUR": _kernels, "ROUNDING": _kernels},
         "travel.h": {"UNFELT": _alone},
-        "travel.c": {
-            "FORGET": _pace, "RARER": _pace, "FREE": _pace, "EXPECTED": _pace, "BEYOND": _pace, "CLOSEST": _pace,
-            "SLOW": _rest,
-        },
+        "travel.c": {"SLOW": _rest},
         "happen.c": {"TOGETHER": _events, "VANISHED": _sliding, "SOON": _carried, "BEARS": _carried},
         "decide.c": {"BRIEF": _sliding},
         "alone.c": {"STEPS": _follow, "MOST": _follow},

@@ -44,9 +44,9 @@ def address(array: np.ndarray, dtype: Any = np.float64) -> int:
         return int(array.__array_interface__["data"][0])
 
 
-def structure(what: str, members: str) -> type[ctypes.Structure]:
+def structure(what: str, members: str, **last: type[ctypes.Structure]) -> type[ctypes.Structure]:
     """A C structure from the names of its members, in order; p, i or d before some says that they are pointers, whole
-    numbers or numbers.
+    numbers or numbers. Members that are structures themselves come last.
 
     >>> structure("Interval", "d low high i parts").__name__
     'Interval'
@@ -58,4 +58,4 @@ def structure(what: str, members: str) -> type[ctypes.Structure]:
             kind = types[word]
         else:
             fields.append((word, kind))
-    return type(what, (ctypes.Structure,), {"_fields_": fields})
+    return type(what, (ctypes.Structure,), {"_fields_": [*fields, *last.items()]})

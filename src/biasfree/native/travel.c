@@ -10,23 +10,8 @@
 
 enum { DONE = 0, ELSE = 1, NO_STEP = 2 }; /* why a course ends */
 
-#define FORGET 0.3      /* weight of the last distance between events in its running mean */
-#define RARER 1.1       /* what a step without an event makes of that mean, */
-#define FREE 2.0        /* and what its length does at least */
-#define EXPECTED 0.02   /* first guess of a short step, as part of a long one */
-#define BEYOND 2.5      /* usual distances between events that a short step looks ahead */
-#define TRIED_AGAIN 1.01 /* what a short step makes of a long one that is shorter than that: _pace.py */
-#define CLOSEST 1e-3    /* part of a long step below which events do not make steps shorter */
 #define FLOOD 200       /* events without any time between them that are taken here */
 #define SLOW 2e-4       /* of its size, what the network moves in a step where rest is looked for */
-
-/* The method that goes further for its cost. */
-static const Method *chosen(const Pace *pace, const Method *methods) {
-    const double brief = pace->short_step > 0.0 ? pace->short_step : EXPECTED * pace->long_step;
-    const double worth = ((double)methods[0].stages - 1.0 + pace->overhead) /
-                         ((double)methods[1].stages - 1.0 + pace->overhead);
-    return worth * smallest(brief, pace->gap) > smallest(pace->long_step, pace->gap) ? methods + 1 : methods;
-}
 
 /* Something happened. */
 static void noted(const Room *room, Course *course, double time, int64_t row, int64_t line, int64_t kind) {
@@ -57,18 +42,14 @@ static void pass_unfelt(const Room *room, Course *course, int64_t crossings, dou
 /* The step's length, and what it may be off by. */
 static double planned(const Course *course, const Method *method, const Room *room, Limits *allowed) {
     const Pace *pace = &course->pace;
-    double length = pace->long_step;
+    double length = smallest(biasfree_pace_step(pace, method->number), biasfree_pace_longest(pace, method->number));
     *allowed = *room->limits;
     if (room->data->by_loss) { /* residuals are e^−m/L there: what counts is a margin's own error, not its relative one */
         const double *start = room->desk->rows + START * room->pattern->rows * (room->data->dim + room->data->outputs);
         allowed->rtol /= largest(1.0, -pulls_here(start, room->data, room->pattern, room->desk->work));
     }
-    if (method->number == 1) {
-        length = pace->short_step > 0.0 ? pace->short_step : EXPECTED * pace->long_step;
-        length = smallest(length, smallest(pace->long_step, BEYOND * pace->gap));
-    }
     length = smallest(length, course->left - course->time);
-    if (method->number == 1) {
+    if (method->number == SHORT) {
         allowed->rtol *= smallest(1.0, length / pace->long_step);
         allowed->atol = 0.0;
     }
@@ -78,11 +59,11 @@ static double planned(const Course *course, const Method *method, const Room *ro
 /* What a trial says of the next ones; whether it was accepted. */
 static int judge(Course *course, const Method *method, double length, const Judged *judged) {
     Pace *pace = &course->pace;
-    double *planned = method->number == 0 ? &pace->long_step : &pace->short_step;
-    const double before = *planned > 0.0 ? *planned : EXPECTED * pace->long_step;
+    double *planned = method->number == LONG ? &pace->long_step : &pace->short_step;
+    const double before = biasfree_pace_step(pace, method->number);
     const double wanted = length * next_length(judged->error, method);
     const int accepted = judged->error <= 1.0;
-    if (method->number == 0) pace->stiff = count_stiff(pace->stiff, judged->stiffness, accepted);
+    if (method->number == LONG) pace->stiff = count_stiff(pace->stiff, judged->stiffness, accepted);
     pace->evaluations += (accepted ? method->stages : method->core) - 1;
     if (!accepted) {
         *planned = wanted;
@@ -90,7 +71,7 @@ static int judge(Course *course, const Method *method, double length, const Judg
         return 0;
     }
     *planned = length >= before ? wanted : largest(before, wanted);
-    if (method->number == 1 && pace->long_step < pace->gap) pace->long_step *= TRIED_AGAIN;
+    if (method->number == SHORT) biasfree_pace_went_short(pace, 1);
     pace->smallest = smallest(pace->smallest, length);
     pace->accepted++;
     return 1;
@@ -112,15 +93,14 @@ static int arrive(Course *course, const Method *method, double length, const Eve
     if (event->x > 1.0) {
         memcpy(room->trial->stages, room->trial->stages + (method->core - 1) * size, sizeof(double) * (size_t)size);
         room->trial->powers[0] = room->trial->powers[method->core - 1];
-        pace->gap = largest(RARER * pace->gap, FREE * length);
+        biasfree_pace_free(pace, length);
         return course->events > before;
     }
     const int64_t row = event->line < 0 ? room->pattern->slides[2 * event->row] : event->row;
     const int64_t line = event->line < 0 ? room->pattern->slides[2 * event->row + 1] : event->line;
     const int64_t kind = event->line < 0 ? leave(room, event->row, 0.0) : meet(room, row, line, 0.0);
-    const double apart = largest(course->time - course->last_event, CLOSEST * pace->long_step);
     if (kind != STAYED) noted(room, course, course->time, row, line, kind);
-    pace->gap = pace->gap == INFINITY ? apart : (1.0 - FORGET) * pace->gap + FORGET * apart;
+    biasfree_pace_met_event(pace, course->time - course->last_event);
     course->last_event = course->time;
     return 1;
 }
@@ -166,7 +146,7 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         const double least = 1e-15 * (course->began + course->time) + 1e-300;
         Limits allowed;
         if (course->pace.accepted + course->pace.rejected >= course->attempts) break;
-        const Method *method = chosen(&course->pace, methods);
+        const Method *method = methods + biasfree_pace_method(&course->pace, methods);
         const double length = planned(course, method, &room, &allowed);
         if (!(length > least)) {
             course->why = NO_STEP;

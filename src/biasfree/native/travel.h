@@ -4,15 +4,11 @@
 #define BIASFREE_TRAVEL_H
 
 #include "engine.h"
+#include "pace.h"
 
 #define UNFELT 0.01 /* part of its tolerance that crossings may move a row by in a step and not be felt */
 
 enum { CROSSED = 0, SLIDES = 1, LEFT = 2, STAYED = 3 }; /* what a row does at an event */
-
-typedef struct {
-    double long_step, short_step, gap, overhead, smallest; /* of _pace.Pace */
-    int64_t stiff, accepted, rejected, evaluations;
-} Pace;
 
 typedef struct {
     double began, left, level, slack; /* when it begins, time until the end, ln L that ends it, error of a curve */

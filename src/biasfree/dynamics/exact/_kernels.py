@@ -40,6 +40,12 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_march.argtypes, loaded.biasfree_march.restype = [pointer] * 12, None
     loaded.biasfree_alone.argtypes, loaded.biasfree_alone.restype = [pointer] * 12, None
     loaded.biasfree_travel.argtypes, loaded.biasfree_travel.restype = [pointer] * 11, None
+    loaded.biasfree_pace_method.argtypes, loaded.biasfree_pace_method.restype = [pointer] * 2, whole
+    loaded.biasfree_pace_step.argtypes, loaded.biasfree_pace_step.restype = [pointer, whole], number
+    loaded.biasfree_pace_longest.argtypes, loaded.biasfree_pace_longest.restype = [pointer, whole], number
+    loaded.biasfree_pace_went_short.argtypes, loaded.biasfree_pace_went_short.restype = [pointer, whole], None
+    loaded.biasfree_pace_met_event.argtypes, loaded.biasfree_pace_met_event.restype = [pointer, number], None
+    loaded.biasfree_pace_free.argtypes, loaded.biasfree_pace_free.restype = [pointer, number], None
     loaded.biasfree_alike.argtypes = [pointer, pointer, whole, whole, number, whole, whole, pointer]
     loaded.biasfree_alike.restype = None
     loaded.biasfree_kicks.argtypes, loaded.biasfree_kicks.restype = [pointer] * 8, whole

@@ -4,7 +4,7 @@ A step of all rows costs microseconds there. So a step in which something happen
 often as need be, and control comes back to Python only where an event is not plain, or something is due.
 """
 
-from ctypes import byref
+from ctypes import byref, memmove, sizeof
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,8 @@ _STOPPED = 2  # no step is long enough to be added to the time
 _COURSE = structure(
     "Course",
     "d began left level slack rtol angle outgrown i steps attempts stiff look d last_event time energy inadmissible "
-    "i taken events why d long short gap overhead smallest i stiffness accepted rejected evaluations",
+    "i taken events why",
+    pace=Pace,
 )
 _RECORD = structure("Record", "p parts when rows lines kinds strain scratch i room")
 
@@ -102,11 +103,8 @@ def travel(
     scratch = np.empty(2 * (active + data.outputs * count))
     desk = Desk.room(len(z), z.shape[1], active, dim, count)
     sought = Sought.room(_CROSSINGS, len(own.slides))
-    overhead = _OVERHEAD / (active * count * z.shape[1])
-    course: Any = _COURSE(
-        **wanted._asdict(), long=pace.long, short=pace.short, gap=pace.gap, overhead=overhead, smallest=pace.smallest,
-        stiffness=pace.stiff, accepted=pace.accepted, rejected=pace.rejected, evaluations=pace.evaluations,
-    )  # fmt: skip
+    course: Any = _COURSE(**wanted._asdict(), pace=pace)
+    course.pace.overhead = _OVERHEAD / (active * count * z.shape[1])
     own.c.count = len(pattern.slides)
     happened = (address(each, np.int64) for each in (rows, lines, kinds))
     record = _RECORD(address(parts), address(when), *happened, address(strain), address(scratch), _EVENTS)
@@ -114,9 +112,8 @@ def travel(
         address(z), byref(data.c), byref(own.c), byref(limits.c), byref(METHODS), byref(apart_in_c(apart)),
         byref(trial.c), byref(desk.c), byref(sought.c), byref(course), byref(record),
     )  # fmt: skip
-    pace.long, pace.short, pace.gap, pace.stiff = course.long, course.short, course.gap, course.stiffness
-    pace.accepted, pace.rejected, pace.evaluations = course.accepted, course.rejected, course.evaluations
-    pace.smallest = course.smallest
+    course.pace.overhead = pace.overhead
+    memmove(byref(pace), byref(course.pace), sizeof(Pace))
     taken, events, slides = course.taken, course.events, own.c.count
     if events:
         pattern = Pattern(
