@@ -53,7 +53,6 @@ _EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it
 _EIGEN = 9.0  # times its size cubed, the multiplications that all eigenvectors of a symmetric matrix take
 _TURNS = 6  # of the iteration at most
 _NEWTON_TURNS = 12  # and of Newton's method: from far away it comes near slowly, and then in two or three
-_SOLVED = 100  # modes up to which Newton's method is worth it: it solves systems of seven times as many
 # Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
 # lies beyond degree 7 is less. Monomials themselves would take rounding, or a fast direction not quite at rest, for
 # an error.
@@ -146,8 +145,11 @@ class LateStep:
         moved -= np.asarray(pulls.decay)[..., None, None] * heavy
         return moved.reshape(len(heavy), math.prod(self.shape))
 
-    def try_length(self, length: float, rtol: float, atol: float) -> float:
-        """Set the step's length; returns the largest error of a row in units of its tolerance."""
+    def try_length(self, length: float, rtol: float, atol: float, solve: bool = True) -> float:
+        """Set the step's length; returns the largest error of a row in units of its tolerance.
+
+        Where the iteration diverges that is infinite, unless Newton's method is to ``solve`` it.
+        """
         self.length, self._curve = length, None
         size = np.abs(self.z[self.heavy]).max(axis=1, initial=0.0)
         units = self.modes / np.repeat(atol + rtol * size, self.shape[1])[:, None]
@@ -161,7 +163,7 @@ class LateStep:
         left = self._iterated(weights, judged)
         if left < np.inf:
             return max(left, judged(weights[0, -1] * _TOP * self.bend[-1]))
-        if self.force.size > _SOLVED:
+        if not solve:
             return np.inf
         kernel = np.einsum("jnm,ji->nim", weights[1:], _FIT)
         places, left = solved(

@@ -14,6 +14,9 @@ from biasfree.dynamics.exact._state import State, View
 
 _STIFF = 12  # steps held by stability after which exponential steps are tried
 _WORTH, _COSTLY = 25.0, 150.0  # explicit steps that an exponential one costs, and unknowns that double it (measured)
+# Unknowns with which Newton's method doubles the cost of an exponential step (25 times as dear with 100, measured on the
+# six points), and with which it is given up: it solves systems of seven times as many.
+_SOLVED, _MOST_SOLVED = 20.0, 100
 _LOOK = 8  # steps between looks whether the network is slow
 _LATER = 200  # explicit steps after exponential ones were not worth it
 _ERROR = 0.03  # part of rtol for exponential steps, which are few and long
@@ -215,13 +218,18 @@ class Late:
         size = int(np.sum(squares > _LIGHT * self.state.plan.rtol * squares.sum())) * now.z.shape[1]
         return _WORTH * (1 + (size / _COSTLY) ** 2) if size <= LARGEST else math.inf
 
+    def _solved_from(self, step: LateStep) -> float:
+        """Explicit steps that an exponential one by Newton's method must be worth."""
+        size = step.force.size
+        return _WORTH * (1 + (size / _SOLVED) ** 2) if size <= _MOST_SOLVED else math.inf
+
     def _fitted(self, step: LateStep, least: float, left: float) -> float:
         """Set the step's length, between ``least`` and ``left``; its error."""
         pace, rtol = self.state.pace, _ERROR * self.state.plan.rtol
         length, error = self._length if self._going else 2 * least, math.inf
         for _ in range(_TRIES):
             length = min(length, step.longest(), left)
-            error = step.try_length(length, rtol, self._atol)
+            error = step.try_length(length, rtol, self._atol, solve=length >= self._solved_from(step) * pace.long)
             if error <= 1 or length <= least:
                 break
             pace.rejected += 1
