@@ -14,8 +14,8 @@ from biasfree.dynamics.exact._state import State, View
 
 _STIFF = 12  # steps held by stability after which exponential steps are tried
 _WORTH, _COSTLY = 25.0, 150.0  # explicit steps that an exponential one costs, and unknowns that double it (measured)
-# Unknowns with which Newton's method doubles the cost of an exponential step (25 times as dear with 100, measured on the
-# six points), and with which it is given up: it solves systems of seven times as many.
+# Unknowns with which Newton's method doubles the cost of an exponential step (25 times as dear with 100, measured on
+# the six points), and with which it is given up: it solves systems of seven times as many.
 _SOLVED, _MOST_SOLVED = 20.0, 100
 _LOOK = 8  # steps between looks whether the network is slow
 _LATER = 200  # explicit steps after exponential ones were not worth it
