@@ -11,7 +11,7 @@ CLAIMS = {
     "xor": (bf.datasets.xor(), 40, 1e-12, 0, 150.0, "minimum"),
     "orthogonal pair": (bf.datasets.orthogonal_pair(), 20, 1e-8, 0, 100.0, "minimum"),
     "six points, a draw that stays": (bf.datasets.six_points(), 100, 1e-3, 1, 2000.0, "nobody grows"),
-    # It leaves a saddle at about t = 1900, when and which way rounding decides (a branch is logged), and then fits slowly.
+    # It leaves a saddle at about t = 1900 (when and which way rounding decides; a branch is logged) and fits slowly.
     "random 2": (random_set(2), 60, 1e-12, 2, 4500.0, None),
     "random 6": (random_set(6), 60, 1e-12, 6, 3000.0, None),
 }
