@@ -89,9 +89,10 @@ def gradient_flow(
         progress: called a few times a second with a ``Progress``.
         smallest_step: the step to chatter at; by default one at which a smooth field would meet ``rtol``. Asks for
             adaptive steps.
-        max_steps: accepted and rejected steps allowed. By default a run ends, with the status "step limit", after work
-            that takes some ten seconds for a small problem and more in proportion for a large one; hardly any needs
-            so much. Work is counted and never timed, so that a run ends at the same step on any machine.
+        max_steps: accepted and rejected steps allowed. By default a run by ``"auto"`` ends, with the status "step
+            limit", after work that takes some ten seconds for a small problem and more in proportion for a large one;
+            hardly any needs so much. Work is counted and never timed, so that a run ends at the same step on any
+            machine. Runs by a method that was asked for may go on for two million steps.
 
     Raises:
         ValueError: arguments out of range, a network that does not fit the data, labels other than ±1.
@@ -104,7 +105,7 @@ def gradient_flow(
     """
     plan = _planned(
         network, dataset, loss=loss, until=until, rtol=rtol, atol=atol, weight_decay=weight_decay, clock=clock,
-        stop=Stop.of(stop), smallest_step=smallest_step, max_steps=max_steps,
+        stop=Stop.of(stop), smallest_step=smallest_step, max_steps=max_steps, asked=method != "auto",
     )  # fmt: skip
     check_callback(progress)
     chosen, because = choose(method, plan)
@@ -205,8 +206,9 @@ def _planned(
     stop: Stop,
     smallest_step: float | None,
     max_steps: int | None,
+    asked: bool,
 ) -> Plan:
-    """What is asked, checked."""
+    """What is asked, checked; ``asked`` says that a method was."""
     end = math.inf if until == math.inf else checks.positive(until, "until", remedy="It is the flow time to reach.")
     relative = checks.positive(rtol, "rtol")
     if not _TIGHTEST <= relative <= _LOOSEST:
@@ -232,7 +234,7 @@ def _planned(
         stop,
         _MOST_STEPS if max_steps is None else checks.count(max_steps, "max_steps"),
         0.0 if smallest_step is None else checks.positive(smallest_step, "smallest_step"),
-        max_work=math.inf if max_steps is not None else _work.allowed(network, dataset),
+        max_work=math.inf if asked or max_steps is not None else _work.allowed(network, dataset),
     )
 
 

@@ -3,7 +3,7 @@
 Work is counted, never timed: results must not depend on a machine's speed. Its unit is about a microsecond of a usual
 processor, fitted to runs of the wide problems (``tests/wide.py``) and right to a factor of two or so. A small problem
 may take ten seconds of it, a large one more in proportion; of the wide problems 19 in 20 take less than one. Whoever
-gives ``max_steps`` has asked for more, and is given it.
+gives ``max_steps``, or a method, has asked for more, and is given it.
 """
 
 import math
