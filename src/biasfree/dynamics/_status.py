@@ -82,7 +82,7 @@ def out_of_work(axis: str, time: float, until: float, steps: int) -> Status:
     return Status(
         "step limit",
         f"stopped at {axis} = {time:.6g} of {until:g} after {steps} steps: the problem is stiff, or its events many, "
-        "and this is as much work as a run does unasked. To go on, give a limit of your own, say "
+        "and this is as much work as a run does unasked. To go on, name the method, or give a limit of your own, say "
         f"max_steps={10 * steps}; a larger rtol, or a shorter time, needs less.",
     )
 
