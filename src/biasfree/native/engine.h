@@ -108,6 +108,7 @@ void given_pulls(const Data *data, double x, double *work);
 double log_loss(const double *work, const Data *data);
 void pulls(double *work, const Data *data, double shift);
 double pulls_here(const double *z, const Data *data, const Pattern *pattern, double *work);
+double pulls_on_rows(const double *z, const Data *data, const Pattern *pattern, const Desk *desk);
 double velocity(const Data *data, const Pattern *pattern, const Form *form, double time, const Desk *desk,
                 double *stage);
 

@@ -411,25 +411,32 @@ static inline double moved(const double *z, const Pattern *pattern, double decay
     return power;
 }
 
+/* M of the active rows at `z`, without what they slide on, to the desk; the decay. */
+double pulls_on_rows(const double *z, const Data *data, const Pattern *pattern, const Desk *desk) {
+    const double shift = pulls_here(z, data, pattern, desk->work);
+    if (data->dim == 2 && data->outputs == 1)
+        gathered(desk->work, data, pattern, desk->pull, 2, 1);
+    else
+        gathered(desk->work, data, pattern, desk->pull, data->dim, data->outputs);
+    projected(pattern, data->dim, data->outputs, desk->pull);
+    return data->decay > 0.0 ? data->decay * exp(-shift) : 0.0;
+}
+
 /* Write the velocity of all rows at the desk's place to `stage`; the squared speed of the active ones. */
 double velocity(const Data *data, const Pattern *pattern, const Form *form, double time, const Desk *desk,
                 double *stage) {
     const int64_t dim = data->dim, outputs = data->outputs;
     const double *z = desk->rows + PLACE * pattern->rows * (dim + outputs);
     double decay = data->decay;
-    if (data->gives) {
-        pulled(form->constant, data->given_at + data->given_rate * time, dim * outputs, desk->pull);
-    } else if (form->used) {
-        by_form(z, data, pattern, form, desk->pull);
-    } else {
-        const double shift = pulls_here(z, data, pattern, desk->work);
-        decay = decay > 0.0 ? decay * exp(-shift) : 0.0;
-        if (dim == 2 && outputs == 1)
-            gathered(desk->work, data, pattern, desk->pull, 2, 1);
+    if (data->gives || form->used) {
+        if (data->gives)
+            pulled(form->constant, data->given_at + data->given_rate * time, dim * outputs, desk->pull);
         else
-            gathered(desk->work, data, pattern, desk->pull, dim, outputs);
+            by_form(z, data, pattern, form, desk->pull);
+        projected(pattern, dim, outputs, desk->pull);
+    } else {
+        decay = pulls_on_rows(z, data, pattern, desk);
     }
-    projected(pattern, dim, outputs, desk->pull);
     if (dim == 2 && outputs == 1) return moved(z, pattern, decay, desk->pull, stage, 2, 1);
     if (outputs == 1) return moved(z, pattern, decay, desk->pull, stage, dim, 1);
     return moved(z, pattern, decay, desk->pull, stage, dim, outputs);
