@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import DOP853, solve_ivp
+from scipy.linalg import expm
 
 import biasfree as bf
 from biasfree import Network, datasets
@@ -300,8 +301,46 @@ class TestLate:
 
     def test_a_row_that_is_zero_stays_zero(self) -> None:
         """However long, and however fast another would grow where it is: e^{14,000} is no number."""
-        way = propagated(np.zeros((1, 3)), np.full((1, 1, 2, 1), 0.1), np.array([0.0]), np.array([1e5]))
+        way = propagated(np.zeros((1, 3)), np.full((1, 2, 1), 0.1), 0.0, np.array([1e5]))
         assert not way.any()
+
+    @pytest.mark.parametrize(("dim", "outputs"), [(1, 1), (3, 1), (2, 4), (4, 2), (3, 3)])
+    def test_light_rows_against_the_exponential_of_a_matrix(self, dim: int, outputs: int) -> None:
+        rng = np.random.default_rng(dim + 10 * outputs)
+        rows, matrices = rng.normal(size=(3, dim + outputs)), rng.normal(size=(3, dim, outputs))
+        matrices[2] = np.outer(matrices[2, :, 0], matrices[2, 0])  # of rank one
+        times, decay = np.array([0.0, 0.3, 2.0]), 0.7
+        way = propagated(rows, matrices, decay, times)
+        for row, matrix, found in zip(rows, matrices, np.swapaxes(way, 0, 1), strict=True):
+            pulled = np.block([[np.zeros((dim, dim)), matrix], [matrix.T, np.zeros((outputs, outputs))]])
+            expected = [expm(time * (pulled - decay * np.eye(dim + outputs))) @ row for time in times]
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+
+    @pytest.mark.parametrize(
+        ("slope", "loss", "outputs"), [(0.0, "square", 1), (1.0, "square", 2), (0.3, "cross-entropy", 3)]
+    )
+    def test_few_rows_stand_for_all_of_a_cell(self, slope: float, loss: str, outputs: int) -> None:
+        """Thirty rows in four cells, against an independent method on all of them."""
+        rng = np.random.default_rng(7)
+        inputs = np.array([[1.0, 0.1], [0.2, 1.0], [0.4, 0.6]])
+        targets = rng.normal(size=(3, outputs)) if loss == "square" else np.eye(3)
+        data = by_line(lines(inputs), bf.Dataset(inputs, targets), slope, loss, "time", 0.05)
+        z = rng.normal(size=(30, 2 + outputs)) * 10.0 ** rng.uniform(-2, 0, size=(30, 1))
+        z[:, :2] = np.abs(z[:, :2]) * np.array([[1, 1], [-1, -1], [5, -1]])[np.arange(30) % 3]
+        side = np.where(z[:, :2] @ data.transposed < 0, -1.0, 1.0)
+        pattern = nobody_slides(side, np.arange(30), 2)
+        step = LateStep(z, data, pattern, 1e-14)
+        cells = len({row.tobytes() for row in side}) if slope < 1 else 1
+        assert len(step.modes.rates) <= cells * (2 + outputs) ** 2 < z.size
+
+        def moving(_: float, flat: np.ndarray) -> np.ndarray:
+            state = flat.reshape(z.shape)
+            return velocity(state, pulls_of(state, data, side), pattern).ravel()
+
+        assert step.try_length(0.03, 1e-9, 0.0) <= 1
+        step.arcs()
+        truth = solve_ivp(moving, (0, 0.03), z.ravel(), method="DOP853", rtol=1e-13, atol=1e-16).y[:, -1]
+        np.testing.assert_allclose(step.at(0.03), truth.reshape(z.shape), rtol=1e-8, atol=1e-11)
 
     def test_along_a_curved_valley_steps_are_as_long_as_the_way_allows(self) -> None:
         """Of f = wv with decay: wv rests a hundred million times faster than w² − v² = e^{−2λt} falls.
@@ -316,7 +355,7 @@ class TestLate:
             w = (1 - 2 * decay * w * v / (w * w + v * v) / size**2) / v
         z, pattern = np.array([[w, v]]), nobody_slides(np.ones((1, 1)), np.array([0]), 1)
         step = LateStep(z, data, pattern, 1e-12)
-        assert step.rates.min() < -1e7
+        assert step.modes.rates.min() < -1e7
         assert step.try_length(1e-2, 1e-8, 0.0) <= 1
         arcs = step.arcs()
         assert len(arcs) == 1
@@ -356,7 +395,7 @@ class TestLate:
     @classmethod
     def stiff(cls):
         late, truth = cls.begin(2, 300.0)
-        assert late.rates.min() < -10
+        assert late.modes.rates.min() < -10
         return late, truth
 
     def test_light_and_passive_rows_are_told_apart(self, stiff) -> None:
@@ -399,23 +438,23 @@ class TestLate:
         for h, line in pattern.slides.tolist():
             z[h, :3] -= (z[h, :3] @ data.directions[line]) * data.directions[line]
         late = LateStep(z, data, pattern, 0.0)
-        held = across(pattern)[late.heavy]
+        held, shape = across(pattern)[late.heavy], (late.heavy.size, z.shape[1])
 
         def within(flat: np.ndarray) -> np.ndarray:
-            rows = flat.reshape(late.shape).copy()
+            rows = flat.reshape(shape).copy()
             rows[:, :3] = np.einsum("hij,hj->hi", held, rows[:, :3])
             return rows.ravel()
 
         def moving(change: np.ndarray) -> np.ndarray:
             there = z.copy()
-            there[late.heavy] += within(change).reshape(late.shape)
+            there[late.heavy] += within(change).reshape(shape)
             return within(velocity(there, pulls_of(there, data, pattern.side), pattern)[late.heavy])
 
         unit = np.eye(late.heavy.size * z.shape[1])
         expected = np.stack([(moving(1e-5 * e) - moving(-1e-5 * e)) / 2e-5 for e in unit])
-        whole = dense(late.rows, data)
+        whole = dense(late.modes.rows, data)
         np.testing.assert_allclose([within(whole @ within(e)) for e in unit], expected, atol=1e-9)
-        np.testing.assert_allclose([within(times(within(e), late.rows, data)) for e in unit], expected, atol=1e-9)
+        np.testing.assert_allclose([within(times(within(e), late.modes.rows, data)) for e in unit], expected, atol=1e-9)
 
     def test_a_minimum_is_rest_and_a_saddle_is_not(self) -> None:
         dataset = bf.Dataset([[1.0], [-1.0]], [1.0, -1.0])

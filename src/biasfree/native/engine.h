@@ -27,6 +27,8 @@
 #define WITHIN static inline
 #endif
 
+typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
+
 enum { SQUARE = 0, LOGISTIC = 1, EXPONENTIAL = 2, CROSS_ENTROPY = 3 };
 enum { START = 0, PLACE = 1, BEFORE = 2, ERROR = 3, OTHER = 4 };  /* of a desk's rows */
 enum { NODES = 8, STAGES = 16, DEEPEST = 50 }; /* points of a curve, of a step, and halvings until float64 ends */
@@ -94,6 +96,7 @@ typedef struct {
 } Tables;
 
 extern Tables TABLES;
+extern const double COUNTS[NODES]; /* binomials of 7 */
 
 /* field.c */
 void outputs_of(const double *z, const Data *data, const double *side, int64_t active, double *work);
@@ -105,10 +108,12 @@ void given_pulls(const Data *data, double x, double *work);
 double log_loss(const double *work, const Data *data);
 void pulls(double *work, const Data *data, double shift);
 double pulls_here(const double *z, const Data *data, const Pattern *pattern, double *work);
+double pulls_on_rows(const double *z, const Data *data, const Pattern *pattern, const Desk *desk);
 double velocity(const Data *data, const Pattern *pattern, const Form *form, double time, const Desk *desk,
                 double *stage);
 
 /* step.c */
+void add_up(const double *weights, int64_t count, const double *stages, int64_t size, double *total);
 typedef struct { double error, stiffness; } Judged;
 Judged attempt(int64_t n, int64_t first, double time, double step, double energy, const Data *data,
                const Pattern *pattern, const Form *form, const Limits *limits, const Method *method,

@@ -3,32 +3,49 @@
 #include "engine.h"
 
 Tables TABLES;
+const double COUNTS[NODES] = {1, 7, 21, 35, 35, 21, 7, 1};
 
-enum { FEW_LINES = 16 };
+enum { FEW = 16 }; /* lines and inputs whose sums stay in registers */
 
 PUBLIC void biasfree_tables(const Tables *tables) { TABLES = *tables; }
 
-/* lin_l and even_l where there are few lines and one output: the same sums, kept in registers. (Here and below `dim` and
-   `outputs` are arguments, so that loops are unrolled where the caller knows them: in the plane, with one output.) */
-static inline void few_outputs(const double *z, const Data *data, const double *side, int64_t active, double *work,
-                               int64_t dim) {
+/* lin_l and even_l where there are few columns and one output: four lines at a time, whose sums stay in registers.
+   (Here and below `dim` and `outputs` are arguments, so that loops are unrolled where the caller knows them: in the
+   plane, with one output.) */
+WITHIN void some_outputs(const double *z, const Data *data, const double *side, int64_t active, double *work,
+                         int64_t dim) {
     const int64_t lines = data->lines;
-    const double a = data->a, b = data->b;
-    double directions[FEW_LINES * FEW_LINES], lin[FEW_LINES] = {0.0}, even[FEW_LINES] = {0.0};
-    for (int64_t line = 0; line < lines; line++)
-        for (int64_t j = 0; j < dim; j++) directions[line * dim + j] = data->transposed[j * lines + line];
-    for (int64_t h = 0; h < active; h++) {
-        const double *row = z + h * (dim + 1), *own = side + h * lines, odd = a * row[dim], bent = b * row[dim];
-        for (int64_t line = 0; line < lines; line++) {
-            const double *d = directions + line * dim;
-            double along = row[0] * d[0];
-            for (int64_t j = 1; j < dim; j++) along += row[j] * d[j];
-            lin[line] += odd * along;
-            even[line] += bent * own[line] * along;
+    for (int64_t first = 0; first < lines; first += 4) {
+        const int64_t width = lines - first < 4 ? lines - first : 4;
+        Four directions[FEW], own = {0.0}, lin = own, even = own;
+        for (int64_t j = 0; j < dim; j++) {
+            directions[j] = lin;
+            for (int64_t i = 0; i < width; i++) directions[j][i] = data->transposed[j * lines + first + i];
+        }
+        for (int64_t h = 0; h < active; h++) {
+            const double *row = z + h * (dim + 1), *sides = side + h * lines + first;
+            if (width == 4)
+                own = *(const Four *)sides;
+            else
+                for (int64_t i = 0; i < width; i++) own[i] = sides[i];
+            Four along = row[0] * directions[0];
+            for (int64_t j = 1; j < dim; j++) along += row[j] * directions[j];
+            lin += data->a * row[dim] * along;
+            even += data->b * row[dim] * own * along;
+        }
+        for (int64_t i = 0; i < width; i++) {
+            work[first + i] = lin[i];
+            work[lines + first + i] = even[i];
         }
     }
-    memcpy(work, lin, sizeof(double) * (size_t)lines);
-    memcpy(work + lines, even, sizeof(double) * (size_t)lines);
+}
+
+FOUR_AT_A_TIME static void few_outputs(const double *z, const Data *data, const double *side, int64_t active,
+                                       double *work) {
+    if (data->dim == 2)
+        some_outputs(z, data, side, active, work, 2);
+    else
+        some_outputs(z, data, side, active, work, data->dim);
 }
 
 /* lin_l and even_l of all outputs, (outputs, lines) each, to the first rows of `work`; the row after them is used up. */
@@ -46,11 +63,8 @@ void outputs_of(const double *z, const Data *data, const double *side, int64_t a
             }
         return;
     }
-    if (outputs == 1 && lines <= FEW_LINES && dim <= FEW_LINES) {
-        if (dim == 2)
-            few_outputs(z, data, side, active, work, 2);
-        else
-            few_outputs(z, data, side, active, work, dim);
+    if (outputs == 1 && lines <= FEW && dim <= FEW) {
+        few_outputs(z, data, side, active, work);
         return;
     }
     for (int64_t h = 0; h < active; h++) {
@@ -71,10 +85,9 @@ void outputs_of(const double *z, const Data *data, const double *side, int64_t a
 
 /* Bernstein's polynomials of degree 7 at x. */
 void bernstein(double x, double *weights) {
-    static const double counts[NODES] = {1, 7, 21, 35, 35, 21, 7, 1};
     double up = 1.0, down = 1.0;
     for (int n = 0; n < NODES; n++) {
-        weights[n] = counts[n] * up;
+        weights[n] = COUNTS[n] * up;
         up *= x;
     }
     for (int n = NODES - 1; n >= 0; n--) {
@@ -398,25 +411,32 @@ static inline double moved(const double *z, const Pattern *pattern, double decay
     return power;
 }
 
+/* M of the active rows at `z`, without what they slide on, to the desk; the decay. */
+double pulls_on_rows(const double *z, const Data *data, const Pattern *pattern, const Desk *desk) {
+    const double shift = pulls_here(z, data, pattern, desk->work);
+    if (data->dim == 2 && data->outputs == 1)
+        gathered(desk->work, data, pattern, desk->pull, 2, 1);
+    else
+        gathered(desk->work, data, pattern, desk->pull, data->dim, data->outputs);
+    projected(pattern, data->dim, data->outputs, desk->pull);
+    return data->decay > 0.0 ? data->decay * exp(-shift) : 0.0;
+}
+
 /* Write the velocity of all rows at the desk's place to `stage`; the squared speed of the active ones. */
 double velocity(const Data *data, const Pattern *pattern, const Form *form, double time, const Desk *desk,
                 double *stage) {
     const int64_t dim = data->dim, outputs = data->outputs;
     const double *z = desk->rows + PLACE * pattern->rows * (dim + outputs);
     double decay = data->decay;
-    if (data->gives) {
-        pulled(form->constant, data->given_at + data->given_rate * time, dim * outputs, desk->pull);
-    } else if (form->used) {
-        by_form(z, data, pattern, form, desk->pull);
-    } else {
-        const double shift = pulls_here(z, data, pattern, desk->work);
-        decay = decay > 0.0 ? decay * exp(-shift) : 0.0;
-        if (dim == 2 && outputs == 1)
-            gathered(desk->work, data, pattern, desk->pull, 2, 1);
+    if (data->gives || form->used) {
+        if (data->gives)
+            pulled(form->constant, data->given_at + data->given_rate * time, dim * outputs, desk->pull);
         else
-            gathered(desk->work, data, pattern, desk->pull, dim, outputs);
+            by_form(z, data, pattern, form, desk->pull);
+        projected(pattern, dim, outputs, desk->pull);
+    } else {
+        decay = pulls_on_rows(z, data, pattern, desk);
     }
-    projected(pattern, dim, outputs, desk->pull);
     if (dim == 2 && outputs == 1) return moved(z, pattern, decay, desk->pull, stage, 2, 1);
     if (outputs == 1) return moved(z, pattern, decay, desk->pull, stage, dim, 1);
     return moved(z, pattern, decay, desk->pull, stage, dim, outputs);

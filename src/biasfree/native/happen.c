@@ -18,10 +18,7 @@ double cut(int64_t n, double x, const Room *room) {
     double weights[NODES], energy = 0.0, *start = room->desk->rows + START * size;
     bernstein(x, weights);
     for (int k = 0; k < NODES && room->trial->energies; k++) energy += weights[k] * room->trial->energies[n * NODES + k];
-    for (int64_t i = 0; i < size; i++) {
-        start[i] = 0.0;
-        for (int k = 0; k < NODES; k++) start[i] += weights[k] * curve[k * size + i];
-    }
+    add_up(weights, NODES, curve, size, start);
     return energy;
 }
 

@@ -4,13 +4,17 @@
 
 enum { STACK = 10 }; /* entries of a row of the stack: eight coefficients, where it begins, how wide it is */
 
-/* A polynomial from its Bernstein coefficients. */
+enum { LOOKS = 16 }; /* points at which a polynomial's depth is looked for */
+
+/* A polynomial from its Bernstein coefficients: Σ_n C(7, n) c_n xⁿ (1 − x)⁷⁻ⁿ, nested. */
 static double value_at(const double *c, double x) {
-    double row[NODES];
-    memcpy(row, c, sizeof row);
-    for (int left = NODES - 1; left > 0; left--)
-        for (int i = 0; i < left; i++) row[i] += x * (row[i + 1] - row[i]);
-    return row[0];
+    const double rest = 1.0 - x;
+    double total = c[0], power = 1.0;
+    for (int n = 1; n < NODES; n++) {
+        power *= x;
+        total = total * rest + COUNTS[n] * power * c[n];
+    }
+    return total;
 }
 
 /* Whether the coefficients change sign once, from plus to minus: then there is one zero, no more (Descartes). */
@@ -80,10 +84,17 @@ static double first_below(double *stack) {
     return 2.0;
 }
 
-/* How far below zero a polynomial goes, at sixteen points: its coefficients alone would say far too much. */
-static double depth_of(const double *c) {
-    double least = 0.0;
-    for (int n = 1; n <= 16; n++) least = smallest(least, value_at(c, n / 16.0));
+/* How far below zero a polynomial goes, at some points: its coefficients alone would say far too much. */
+FOUR_AT_A_TIME static double depth_of(const double *c) {
+    double total[LOOKS], power[LOOKS], least = 0.0;
+    for (int i = 0; i < LOOKS; i++) total[i] = c[0], power[i] = 1.0;
+    for (int n = 1; n < NODES; n++)
+        for (int i = 0; i < LOOKS; i++) {
+            const double x = (i + 1) / (double)LOOKS;
+            power[i] *= x;
+            total[i] = total[i] * (1.0 - x) + COUNTS[n] * power[i] * c[n];
+        }
+    for (int i = 0; i < LOOKS; i++) least = smallest(least, total[i]);
     return -least;
 }
 
@@ -168,10 +179,7 @@ static void look_at_node(int n, const double *curve, double begin, double length
                          const Pattern *pattern, double level, const Desk *desk, const Sought *sought) {
     const int64_t dim = data->dim, columns = dim + data->outputs, size = pattern->rows * columns, slides = pattern->count;
     double *z = desk->rows + PLACE * size, *values = sought->values + n * (3 * slides + 1);
-    for (int64_t i = 0; i < size; i++) {
-        z[i] = 0.0;
-        for (int m = 0; m < NODES; m++) z[i] += TABLES.at_nodes[n * NODES + m] * curve[m * size + i];
-    }
+    add_up(TABLES.at_nodes + n * NODES, NODES, curve, size, z);
     if (data->gives) {
         given_pulls(data, data->given_at + data->given_rate * (begin + TABLES.nodes[n] * length), desk->work);
     } else {

@@ -18,7 +18,6 @@ enum { SET = 0, ADD = 1 }; /* what is done with a product */
 enum { GROUP = 16, BLOCK = 96 }; /* neurons whose pulls are made together, lines of a block at most */
 #define LEAST_TOTAL 1e-280 /* of losses, above what underflows */
 
-typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
 typedef int64_t Bits __attribute__((vector_size(32), aligned(8), may_alias));
 
 typedef struct {

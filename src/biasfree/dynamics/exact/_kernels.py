@@ -53,6 +53,14 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_levels.argtypes = [whole, pointer, whole, whole, *[pointer] * 4]
     loaded.biasfree_levels.restype = None
     loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole, *[pointer] * 7], None
+    loaded.biasfree_phis.argtypes, loaded.biasfree_phis.restype = [whole, pointer, whole, pointer], None
+    loaded.biasfree_bend.argtypes, loaded.biasfree_bend.restype = [whole, *[pointer] * 8], None
+    loaded.biasfree_collocate.argtypes, loaded.biasfree_collocate.restype = [number, *[pointer] * 6], None
+    loaded.biasfree_propagated.argtypes = [
+        whole, pointer, whole, pointer, pointer, number, whole, whole, pointer, pointer
+    ]  # fmt: skip
+    loaded.biasfree_propagated.restype = None
+    loaded.biasfree_ride.argtypes, loaded.biasfree_ride.restype = [pointer] * 5, whole
     loaded.biasfree_deep_velocity.argtypes, loaded.biasfree_deep_velocity.restype = [pointer] * 5, None
     loaded.biasfree_deep_stages.argtypes = [*[pointer] * 3, number, pointer, pointer, whole, *[pointer] * 3]
     loaded.biasfree_deep_stages.restype = None

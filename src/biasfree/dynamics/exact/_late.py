@@ -25,45 +25,35 @@ ceases to be light.
 """
 
 import math
-from collections.abc import Callable
+from ctypes import byref
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree.dynamics._lanczos import lanczos
 from biasfree.dynamics.exact._arrays import Pattern
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._events import Arc
-from biasfree.dynamics.exact._field import Pulls, across, pulls_of
-from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
+from biasfree.dynamics.exact._events import Arc, room_for
+from biasfree.dynamics.exact._field import across
+from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
+from biasfree.dynamics.exact._modes import FIT, POWERS, SETTLED, TOP, Modes
 from biasfree.dynamics.exact._newton import slope_of, solved
 from biasfree.dynamics.exact._phis import FACTORIALS, phis
+from biasfree.native import address, structure
 
-LARGEST = 1000  # unknowns up to which J is formed
 ORDER = 8  # of a step: its error's estimate is a term in h^8
-_FLAT = 1e-12  # rates below this part of the largest are what rounding makes of zero
 _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow
 _LIGHT_GROWTH = 2.0  # largest growth of a light row over an arc, so that eight points follow it
 _STRETCHES = 300  # of one step at most
 _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
-_EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
-_EIGEN = 9.0  # times its size cubed, the multiplications that all eigenvectors of a symmetric matrix take
-_TURNS = 6  # of the iteration at most
-_NEWTON_TURNS = 12  # and of Newton's method: from far away it comes near slowly, and then in two or three
-# Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
-# lies beyond degree 7 is less. Monomials themselves would take rounding, or a fast direction not quite at rest, for
-# an error.
-_TOP = 2.0**-10
-_SETTLED = 0.1  # part of the tolerance that further turns may change
+_NEWTON_TURNS = 12  # of Newton's method: from far away it comes near slowly, and then in two or three
 _UNSEEN = 0.1  # part of the tolerance below which a fading direction needs no short arcs
-_POWERS = np.arange(1, len(NODES))
-_FIT = np.linalg.inv(NODES[1:, None] ** _POWERS)  # N at the points → B
 _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
 # Values at the nodes → means up to each of them.
 _MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES]) @ FROM_NODES
+_RIDE = structure("Ride", "p riding spans bound means pulls mean room i arcs count")
 
 
 class LateStep:
@@ -74,76 +64,14 @@ class LateStep:
         self.z, self.data, self.pattern, self.light = z, data, pattern, light
         active = len(pattern.side)
         squares = np.einsum("hd,hd->h", z[:active], z[:active])
-        heavy = squares > light * squares.sum()
-        self.heavy = np.flatnonzero(heavy)
-        self.riding = np.concatenate([np.flatnonzero(~heavy), np.arange(active, len(z))])
-        self.shape = (len(self.heavy), z.shape[1])
-        self.evaluations, self.algebra = 1, 0.0
-        self._linearise()
+        is_heavy = squares > light * squares.sum()
+        self.heavy, lighter = np.flatnonzero(is_heavy), np.flatnonzero(~is_heavy)
+        self.riding = np.concatenate([lighter, np.arange(active, len(z))])
+        self.modes = Modes(z, data, pattern, self.heavy, lighter)
         self.length, self.reaches, self._ways = 0.0, 0.0, list[Arc]()
         self._end, self._energies = z, np.zeros((0, len(NODES)))
-        self.bend, self._seen = np.zeros((len(_POWERS), self.force.size)), np.full(self.force.size, np.inf)
+        self.bend, self._tolerances = np.zeros((len(POWERS), len(self.modes.rates))), np.zeros(len(self.heavy))
         self._curve: Float[np.ndarray, "8 modes"] | None = None  # the modes' way, where Newton's method found it
-
-    def _linearise(self) -> None:
-        """Rates, modes and the force along them: all of J, or what Lanczos' method sees of it."""
-        self._here = pulls_of(self.z, self.data, self.pattern.side)
-        self._across = across(self.pattern) if self.pattern.span.any() else None
-        self.rows = self._rows_at(self.z, self._here)
-        flat = self.rows.force
-        if not flat.size:
-            rates, self.modes = np.zeros(0), np.zeros((0, 0))
-        elif self.whole:
-            rates, self.modes = np.linalg.eigh(dense(self.rows, self.data))
-            self.evaluations += flat.size
-            self.algebra += _EIGEN * float(flat.size) ** 3
-        else:
-            seen = lanczos(flat, lambda vector: -times(vector, self.rows, self.data))
-            rates, self.modes = -seen.rates, seen.modes
-            self.evaluations += seen.products
-        self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
-        size = float(np.abs(self.rows.second).max(initial=0.0))
-        self._noise = _EPSILON * (self._here.whole + self.data.mass) * size
-        self.force = self._above_noise((self.modes.T @ flat)[None])[0]
-
-    def _rows_at(self, z: Float[np.ndarray, "rows columns"], pulls: Pulls) -> Rows:
-        """The heavy rows at a state, as J needs them."""
-        dim, active = self.data.directions.shape[1], len(self.pattern.side)
-        bent = bends(z[:active], self.data, self.pattern.side, float(pulls.level))
-        own = None if self._across is None else self._across[self.heavy]
-        return Rows(
-            z[self.heavy, :dim], z[self.heavy, dim:], self.pattern.side[self.heavy], own,
-            self._pulling(pulls)[self.heavy], float(pulls.decay), bent, self._velocity(z[None, self.heavy], pulls)[0],
-        )  # fmt: skip
-
-    def _above_noise(self, forces: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
-        """Forces, but nothing along modes where all may be rounding alone: over long times that would add up."""
-        return np.where(np.abs(forces).max(axis=0) <= self._noise, 0.0, forces)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all of J is known, as steps need it; for rest a part of it will do."""
-        return self.heavy.size * self.z.shape[1] <= LARGEST
-
-    def seen_growth(self) -> float:
-        """The largest rate that a random direction sees: growth that the force happens to miss."""
-        if self.whole:
-            return float(self.rates.max(initial=0.0))
-        some = np.random.default_rng(0).normal(size=self.rows.force.size)
-        return -float(lanczos(some, lambda vector: -times(vector, self.rows, self.data)).rates[0])
-
-    def _pulling(self, pulls: Pulls) -> Float[np.ndarray, "*n active dim outputs"]:
-        """M of the active rows, without what they slide on; twice, as in ``native/field.c``."""
-        return pulls.matrices if self._across is None else self._across @ (self._across @ pulls.matrices)
-
-    def _velocity(self, heavy: Float[np.ndarray, "n heavy columns"], pulls: Pulls) -> Float[np.ndarray, "n entries"]:
-        """Of the heavy rows at several states."""
-        matrices, dim = self._pulling(pulls)[..., self.heavy, :, :], self.data.directions.shape[1]
-        moved = np.empty_like(heavy)
-        moved[..., :dim] = (matrices @ heavy[..., dim:, None])[..., 0]
-        moved[..., dim:] = (heavy[..., None, :dim] @ matrices)[..., 0, :]
-        moved -= np.asarray(pulls.decay)[..., None, None] * heavy
-        return moved.reshape(len(heavy), math.prod(self.shape))
 
     def try_length(self, length: float, rtol: float, atol: float, solve: bool = True) -> float:
         """Set the step's length; returns the largest error of a row in units of its tolerance.
@@ -151,57 +79,37 @@ class LateStep:
         Where the iteration diverges that is infinite, unless Newton's method is to ``solve`` it.
         """
         self.length, self._curve = length, None
-        size = np.abs(self.z[self.heavy]).max(axis=1, initial=0.0)
-        units = self.modes / np.repeat(atol + rtol * size, self.shape[1])[:, None]
-        self._seen = np.abs(units).max(axis=0, initial=0.0)
-
-        def judged(change: Float[np.ndarray, "*n modes"]) -> float:
-            worst = np.abs(change @ units.T).max(initial=0.0)
-            return float(worst) if np.isfinite(worst) else np.inf
-
+        self._tolerances = atol + rtol * np.abs(self.z[self.heavy]).max(axis=1, initial=0.0)
+        self.bend, left, error = self.modes.collocated(length, self._tolerances)
+        if left < np.inf or not solve:
+            return max(left, error)
         weights = self._weights(length * NODES[1:])
-        left = self._iterated(weights, judged)
-        if left < np.inf:
-            return max(left, judged(weights[0, -1] * _TOP * self.bend[-1]))
-        if not solve:
-            return np.inf
-        kernel = np.einsum("jnm,ji->nim", weights[1:], _FIT)
+        kernel = np.einsum("jnm,ji->nim", weights[1:], FIT)
         places, left = solved(
-            weights[0] * self.force, kernel, self._bent, self._slopes, judged, _NEWTON_TURNS, _SETTLED
-        )
+            weights[0] * self.modes.force, kernel, self.modes.bent, self.modes.slopes, self._judged, _NEWTON_TURNS,
+            SETTLED,
+        )  # fmt: skip
         self._curve = FROM_NODES[:, 1:] @ places
-        return max(left, judged(_TOP * (_FIT @ places)[-1]))
+        return max(left, self._judged(TOP * (FIT @ places)[-1:]))
 
-    def _iterated(self, weights: Float[np.ndarray, "8 n modes"], judged: Callable[[np.ndarray], float]) -> float:
-        """Find the B_j by iteration; what further turns would change, infinite where it does not converge."""
-        places, left, turns = weights[0] * self.force, np.inf, [np.inf]
-        while left > _SETTLED and len(turns) <= _TURNS:
-            self.bend = _FIT @ self._bent(places)
-            last, places = places[-1], self._places(weights)
-            turns.append(judged(places[-1] - last))
-            ratio = turns[-1] / turns[-2]
-            if not ratio < 1:
-                return np.inf
-            # What all further turns will change.
-            left = turns[-1] * (ratio / (1 - ratio) if len(turns) > 2 else 1.0)
-        return left
+    def _judged(self, changes: Float[np.ndarray, "n modes"]) -> float:
+        """The largest change of a row, in units of its tolerance."""
+        worst = (np.abs(self.modes.shown(changes)) / self._tolerances[:, None]).max(initial=0.0)
+        return float(worst) if np.isfinite(worst) else np.inf
 
     def _weights(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "8 n modes"]:
         """What the force, and each B_j, move every mode by until some times."""
-        weights = phis(times[:, None] * self.rates, 1 + len(_POWERS))
+        weights = phis(times[:, None] * self.modes.rates, 1 + len(POWERS))
         weights[0] *= times[:, None]
-        part = (times / self.length if self.length > 0 else 0 * times) ** _POWERS[:, None]
-        weights[1:] *= (FACTORIALS[_POWERS][:, None] * part * times)[..., None]
+        part = (times / self.length if self.length > 0 else 0 * times) ** POWERS[:, None]
+        weights[1:] *= (FACTORIALS[POWERS][:, None] * part * times)[..., None]
         return weights
-
-    def _places(self, weights: Float[np.ndarray, "8 n modes"]) -> Float[np.ndarray, "n modes"]:
-        """How far every mode has moved."""
-        return weights[0] * self.force + np.einsum("jnm,jm->nm", weights[1:], self.bend)
 
     def _places_at(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n modes"]:
         """How far every mode has moved until some times."""
         if self._curve is None:
-            return self._places(self._weights(times))
+            weights = self._weights(times)
+            return weights[0] * self.modes.force + np.einsum("jnm,jm->nm", weights[1:], self.bend)
         return np.asarray(basis(times / self.length) @ self._curve)
 
     def _moving(
@@ -209,71 +117,47 @@ class LateStep:
     ) -> Float[np.ndarray, "n modes"]:
         """How fast every mode moves at some times: F + Jx + Σ(τ/h)^j B_j along x(τ), or the slope of the way itself."""
         if self._curve is None:
-            return self.force + self.rates * places + (times[:, None] / self.length) ** _POWERS @ self.bend
+            bent = (times[:, None] / self.length) ** POWERS @ self.bend
+            return self.modes.force + self.modes.rates * places + bent
         return np.asarray(basis(times / self.length) @ slope_of(self._curve)) / self.length
-
-    def _states(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n active columns"]:
-        """The active rows at several places."""
-        states = np.repeat(self.z[None, : len(self.pattern.side)], len(places), axis=0)
-        states[:, self.heavy] = self._rows(places)
-        return states
-
-    def _slopes(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes modes"]:
-        """The derivative of ``_bent`` at several places."""
-        states = self._states(places)
-        pulls = pulls_of(states, self.data, self.pattern.side)
-        self.evaluations += places.size
-        self.algebra += float(places.size) ** 3 / 3
-        rows = [self._rows_at(state, pulls.take(n)) for n, state in enumerate(states)]
-        return np.stack([self.modes.T @ dense(each, self.data) @ self.modes for each in rows]) - np.diag(self.rates)
-
-    def _bent(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
-        """QᵀN(x + Q·place) − QᵀN(x) at several places."""
-        states = self._states(places)
-        self.evaluations += len(places)
-        moved = self._velocity(states[:, self.heavy], pulls_of(states, self.data, self.pattern.side))
-        return self._above_noise(moved @ self.modes - self.force - self.rates * places)
-
-    def _rows(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n heavy columns"]:
-        return self.z[self.heavy] + (places @ self.modes.T).reshape(len(places), *self.shape)
 
     def longest(self) -> float:
         """A length at which nothing grows beyond what a linearisation can follow."""
-        top = float(self.rates.max(initial=0.0))
+        top = float(self.modes.rates.max(initial=0.0))
         return _GROWTH / top if top > 0 else np.inf
 
     def rests(self, horizon: float, rtol: float) -> bool:
         """Whether nothing would move or grow by more than rtol until then; light rows may fade."""
-        if float(self.rates.max(initial=0.0)) * horizon > _GROWS:
+        if float(self.modes.rates.max(initial=0.0)) * horizon > _GROWS:
             return False
-        moved = horizon * phis(horizon * self.rates, 1)[0] * self.force
+        moved = horizon * phis(horizon * self.modes.rates, 1)[0] * self.modes.force
         if not np.linalg.norm(moved) <= rtol * np.linalg.norm(self.z):
             return False
-        growth = np.linalg.norm(self._light_pulls(), axis=(1, 2)) - self.rows.decay
+        growth = np.linalg.norm(self._light_pulls(), axis=(1, 2)) - self.modes.decay
         self.length = horizon
-        return bool(max(growth.max(initial=0.0), self.seen_growth()) * horizon <= _GROWS)
+        return bool(max(growth.max(initial=0.0), self.modes.seen_growth()) * horizon <= _GROWS)
 
     def _light_pulls(self) -> Float[np.ndarray, "riding dim outputs"]:
         """M of the rows that are no part of J, here; nothing pulls a row that is zero."""
-        moves = self.z[self.riding].any(axis=1)
-        return self._pulling(self._here)[self.pattern.owner[self.riding]] * moves[:, None, None]
+        moves, owners = self.z[self.riding].any(axis=1), self.pattern.owner[self.riding]
+        matrices = self.modes.pulls_on(self.pattern.side[owners]) * moves[:, None, None]
+        return across(self.pattern)[owners] @ matrices if self.pattern.span.any() else matrices
 
     def at_rest(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
         """The rows some times later, once nothing heavy moves: light rows are pulled as they are now."""
         states = self._moved(times)
         if self.riding.size:
-            decay, light = np.array([self.rows.decay]), self.z[self.riding]
-            states[:, self.riding] = propagated(light, self._light_pulls()[None], decay, times)
+            states[:, self.riding] = propagated(self.z[self.riding], self._light_pulls(), self.modes.decay, times)
         return states
 
     def energies_at_rest(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         """∫‖e^{τJ}F‖² over some times."""
-        return np.asarray(times * (phis(2 * times[:, None] * self.rates, 1)[0] @ self.force**2))
+        return np.asarray(times * (phis(2 * times[:, None] * self.modes.rates, 1)[0] @ self.modes.force**2))
 
     def _moved(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
         """The rows some times later, light ones as they are now."""
         states = np.repeat(self.z[None], len(times), axis=0)
-        states[:, self.heavy] = self._rows(self._places_at(times))
+        states[:, self.heavy] += self.modes.shown(self._places_at(times))
         return states
 
     # The way of all rows, in arcs
@@ -285,7 +169,7 @@ class LateStep:
         times = begins[:, None] + (ends - begins)[:, None] * NODES
         places = self._places_at(times.ravel())
         states = np.repeat(self.z[None], times.size, axis=0)
-        states[:, self.heavy] = self._rows(places)
+        states[:, self.heavy] += self.modes.shown(places)
         states = states.reshape(*times.shape, *self.z.shape)
         kept = self._ride(states, ends - begins) if self.riding.size else len(ends)
         curves = np.einsum("kx,nx...->nk...", FROM_NODES, states[:kept])
@@ -326,34 +210,32 @@ class LateStep:
         """The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}."""
         if self._curve is not None:
             return 0.0
-        quick = np.abs(self.rates) * self.length > 1
-        rates = self.rates[quick]
-        terms = (FACTORIALS[_POWERS] / self.length**_POWERS)[:, None] * self.bend[:, quick] / rates ** _POWERS[:, None]
-        fades = np.abs(self.force[quick] + terms.sum(axis=0)) / np.abs(rates)
-        return float(np.abs(rates[fades * self._seen[quick] > _UNSEEN]).max(initial=0.0))
+        quick = np.abs(self.modes.rates) * self.length > 1
+        rates, force = self.modes.rates[quick], self.modes.force[quick]
+        terms = (FACTORIALS[POWERS] / self.length**POWERS)[:, None] * self.bend[:, quick] / rates ** POWERS[:, None]
+        fades = np.abs(force + terms.sum(axis=0)) / np.abs(rates)
+        seen = np.abs(self.modes.by_mode[quick]) / np.repeat(self._tolerances, self.z.shape[1])
+        return float(np.abs(rates[fades * seen.max(axis=1, initial=0.0) > _UNSEEN]).max(initial=0.0))
 
     def _ride(self, states: Float[np.ndarray, "arcs nodes rows columns"], spans: np.ndarray) -> int:
         """Fill in the light and passive rows; how many arcs there are before one of them is light no more."""
-        count, nodes = states.shape[:2]
-        pulls = pulls_of(states.reshape(-1, *states.shape[2:]), self.data, self.pattern.side)
-        matrices = self._pulling(pulls)[:, self.pattern.owner[self.riding]]
-        matrices = np.einsum("yx,nx...->ny...", _MEANS, matrices.reshape(count, nodes, *matrices.shape[1:]))
-        decay = pulls.decay.reshape(count, nodes) @ _MEANS.T
-        light_rows = self.riding < len(self.pattern.side)
-        whole = np.sum(states[:, -1][:, self.heavy] ** 2, axis=(1, 2))
-        now = self.z[self.riding]
-        for n in range(count):
-            way = propagated(now, matrices[n], decay[n], spans[n] * NODES)
-            states[n][:, self.riding] = way
-            now = way[-1]
-            squares = np.einsum("hd,hd->h", now, now)[light_rows]
-            if not (squares <= _OUTGROWN * self.light * whole[n]).all():
-                return n
-        return count
+        (arcs, nodes), count = states.shape[:2], len(self.riding)
+        dim, outputs = self.data.transposed.shape[0], self.data.outputs
+        bound = _OUTGROWN * self.light * np.sum(states[:, -1][:, self.heavy] ** 2, axis=(1, 2))
+        room = (
+            np.empty((nodes, count, dim, outputs)),
+            np.empty((count, dim, outputs)),
+            np.empty((dim + outputs, outputs)),
+        )
+        ride = _RIDE(address(self.riding, np.int64), *map(address, (spans, bound, _MEANS, *room)), arcs, count)
+        desk, _ = room_for(self.z.shape, self.data, self.pattern)
+        return engine().biasfree_ride(
+            byref(ride), address(states), byref(self.data.c), byref(self.pattern.c), byref(desk.c)
+        )
 
     def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time after the step's beginning."""
-        return self.several(np.array([time]))[0]
+        return self._end if time == self.reaches else self.several(np.array([time]))[0]
 
     def several(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
         """The rows some times after the step's beginning."""

@@ -9,7 +9,8 @@ import numpy as np
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics.exact._events import polished, search
-from biasfree.dynamics.exact._late import LARGEST, ORDER, LateStep
+from biasfree.dynamics.exact._late import ORDER, LateStep
+from biasfree.dynamics.exact._modes import LARGEST
 from biasfree.dynamics.exact._state import State, View
 
 _STIFF = 12  # steps held by stability after which exponential steps are tried
@@ -118,10 +119,10 @@ class Late:
         if waits and math.isfinite(self._worth()):
             return None  # what could be calmed is for exponential steps
         step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
-        state.pace.evaluations += step.evaluations
-        state.pace.algebra += step.algebra
+        state.pace.evaluations += step.modes.evaluations
+        state.pace.algebra += step.modes.algebra
         if waits or not step.rests(horizon, _RESTED * plan.rtol):
-            return None if step.whole else self._calmed(step, min(left, _REACH * state.pace.long), until)
+            return None if step.modes.whole else self._calmed(step, min(left, _REACH * state.pace.long), until)
         view = state.view()
 
         def elapsed(times: np.ndarray) -> np.ndarray:
@@ -171,7 +172,7 @@ class Late:
             return None
         least = min(worth * explicit, left)
         step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
-        rested = None if step.force.any() else self._rested(until)  # nothing heavy moves by more than rounding
+        rested = None if step.modes.force.any() else self._rested(until)  # nothing heavy moves by more than rounding
         if rested is not None:
             return rested
         error = self._fitted(step, least, left)
@@ -220,7 +221,7 @@ class Late:
 
     def _solved_from(self, step: LateStep) -> float:
         """Explicit steps that an exponential one by Newton's method must be worth."""
-        size = step.force.size
+        size = step.modes.force.size
         return _WORTH * (1 + (size / _SOLVED) ** 2) if size <= _MOST_SOLVED else math.inf
 
     def _fitted(self, step: LateStep, least: float, left: float) -> float:
@@ -234,8 +235,8 @@ class Late:
                 break
             pace.rejected += 1
             length = max(least, length * max(_SHRINK, 0.9 * error ** (-1 / ORDER)))
-        pace.evaluations += step.evaluations
-        pace.algebra += step.algebra
+        pace.evaluations += step.modes.evaluations
+        pace.algebra += step.modes.algebra
         return error
 
     def _give_up(self) -> None:

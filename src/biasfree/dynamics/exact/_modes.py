@@ -1,0 +1,196 @@
+"""The linearised flow of some rows: rates and modes of J, and what J leaves of the velocity along them.
+
+N(u) = F(u) − Ju at places along the modes, and the equations of exponential collocation (``_late``), whose inner loops
+are C (``native/late.c``). Neurons of one activation cell are folded first (``_cells``), so that J is small.
+"""
+
+import functools
+import math
+from ctypes import Structure, byref
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from biasfree.dynamics._lanczos import lanczos
+from biasfree.dynamics.exact._arrays import Desk, Pattern
+from biasfree.dynamics.exact._cells import folded
+from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._field import Pulls, across, matrices_of, pulls_of
+from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
+from biasfree.dynamics.exact._kernels import engine
+from biasfree.dynamics.exact._methods import NODES
+from biasfree.native import address, structure
+
+LARGEST = 1000  # unknowns up to which J is formed
+SETTLED = 0.1  # part of the tolerance that further turns may change
+_FLAT = 1e-12  # rates below this part of the largest are what rounding makes of zero
+_EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
+_EIGEN = 9.0  # times its size cubed, the multiplications that all eigenvectors of a symmetric matrix take
+_TURNS = 6  # of the iteration at most
+# Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
+# lies beyond degree 7 is less. Monomials themselves would take rounding, or a fast direction not quite at rest, for
+# an error.
+TOP = 2.0**-10
+POWERS = np.arange(1, len(NODES))
+FIT = np.linalg.inv(NODES[1:, None] ** POWERS)  # N at the points → B
+_MODES = structure("Modes", "p modes by_mode shown tolerances rates force start d noise i count entries seen")
+_RULES = structure("Rules", "p fit d top settled i turns")
+_SOLVED = structure("Solved", "p bend places weights bent change moved shown stage d left error i evaluations")
+
+
+class Collocated(NamedTuple):
+    """What iteration has found: B, and what further turns would change, infinite where it does not converge."""
+
+    bend: Float[np.ndarray, "7 modes"]
+    left: float
+    error: float  # of what was found
+
+
+class Modes:
+    """J of some rows at a state, in its own coordinates.
+
+    Attributes:
+        rates, force: λ of every mode, and the velocity along it.
+        evaluations, algebra: what it has cost, of velocities and of multiplications in linear algebra.
+    """
+
+    def __init__(
+        self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, heavy: Int[np.ndarray, "heavy"],
+        light: Int[np.ndarray, "light"],
+    ) -> None:  # fmt: skip
+        """Linearise the flow of the ``heavy`` active rows; those that are ``light`` stay where they are."""
+        self.data, self._heavy, self._columns = data, len(heavy), z.shape[1]
+        fold = folded(z, pattern, heavy, data.b != 0)
+        self._turn, self._leads, own = fold.turn, len(fold.rows), np.concatenate([fold.of, light])
+        self._start = np.concatenate([fold.rows, z[light]])
+        none = np.zeros((0, 2), dtype=np.int64), np.zeros((0, z.shape[1] - data.outputs))
+        self._pattern = Pattern(pattern.side[own], np.arange(len(own)), pattern.basis[own], pattern.span[own], *none)
+        self._across = across(self._pattern) if pattern.span.any() else None
+        self.pulls = pulls_of(self._start, data, self._pattern.side)
+        self.evaluations, self.algebra = 1, 0.0
+        self._linearise()
+
+    def _linearise(self) -> None:
+        """Rates, modes and the force along them: all of J, or what Lanczos' method sees of it."""
+        self.rows = self._rows_at(self._start, self.pulls)
+        flat = self.rows.force
+        if not flat.size:
+            rates, self._modes = np.zeros(0), np.zeros((0, 0))
+        elif self.whole:
+            rates, self._modes = np.linalg.eigh(dense(self.rows, self.data))
+            self.evaluations += flat.size
+            self.algebra += _EIGEN * float(flat.size) ** 3
+        else:
+            seen = lanczos(flat, lambda vector: -times(vector, self.rows, self.data))
+            rates, self._modes = -seen.rates, seen.modes
+            self.evaluations += seen.products
+        self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
+        self._noise = _EPSILON * (self.pulls.whole + self.data.mass) * float(np.abs(self.rows.second).max(initial=0.0))
+        force = self._modes.T @ flat
+        self.force = np.where(np.abs(force) <= self._noise, 0.0, force)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of J is known, as steps need it; for rest a part of it will do."""
+        return self._leads * self._columns <= LARGEST
+
+    @property
+    def decay(self) -> float:
+        """λ of the weights, here."""
+        return float(self.pulls.decay)
+
+    def seen_growth(self) -> float:
+        """The largest rate that a random direction sees: growth that the force happens to miss."""
+        if self.whole:
+            return float(self.rates.max(initial=0.0))
+        some = np.random.default_rng(0).normal(size=self.rows.force.size)
+        return -float(lanczos(some, lambda vector: -times(vector, self.rows, self.data)).rates[0])
+
+    def shown(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n heavy columns"]:
+        """How far the rows themselves have moved at some places."""
+        return (places @ self.by_mode).reshape(len(places), self._heavy, self._columns)
+
+    @functools.cached_property
+    def by_mode(self) -> Float[np.ndarray, "modes entries"]:
+        """What each mode moves of the rows themselves."""
+        if self._turn is None:
+            return np.ascontiguousarray(self._modes.T)
+        moved = self._modes.T.reshape(len(self.rates), self._leads, self._columns)
+        return np.ascontiguousarray((self._turn @ moved).reshape(len(self.rates), self._heavy * self._columns))
+
+    def pulls_on(self, side: Float[np.ndarray, "rows lines"]) -> Float[np.ndarray, "rows dim outputs"]:
+        """M of rows of some sides, here."""
+        return matrices_of(self.pulls.p, self.pulls.q, self.data, side)
+
+    def _rows_at(self, state: Float[np.ndarray, "rows columns"], pulls: Pulls) -> Rows:
+        """The rows at a state, as J needs them."""
+        leads, dim = self._leads, self.data.directions.shape[1]
+        matrices = pulls.matrices[:leads]
+        own = None if self._across is None else self._across[:leads]
+        if own is not None:  # twice, as in ``native/field.c``
+            matrices = own @ (own @ matrices)
+        first, second = state[:leads, :dim], state[:leads, dim:]
+        moved = np.concatenate(
+            [(matrices @ second[:, :, None])[..., 0], (first[:, None, :] @ matrices)[:, 0]], axis=1
+        ) - float(pulls.decay) * state[:leads]  # fmt: skip
+        bent = bends(state, self.data, self._pattern.side, float(pulls.level))
+        return Rows(
+            first, second, self._pattern.side[:leads], own, matrices, float(pulls.decay), bent, moved.ravel()
+        )  # fmt: skip
+
+    # N at places
+
+    @functools.cached_property
+    def _desk(self) -> Desk:
+        rows, lines = len(self._start), self.data.transposed.shape[1]
+        return Desk.room(rows, self._columns, rows, self.data.transposed.shape[0], lines)
+
+    @functools.cached_property
+    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Modes by entry of the folded rows, and entries by mode, as C reads them."""
+        return np.ascontiguousarray(self._modes), np.ascontiguousarray(self._modes.T)
+
+    def _in_c(self, tolerances: Float[np.ndarray, "entries"]) -> Structure:
+        modes = self._entries
+        arrays = (*modes, self.by_mode, tolerances, self.rates, self.force, self._start)
+        return _MODES(*map(address, arrays), self._noise, len(self.rates), len(self._modes), tolerances.size)
+
+    def bent(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
+        """QᵀN(x + Q·place) − QᵀN(x) at several places, but nothing where all of it may be rounding alone."""
+        places, found = np.ascontiguousarray(places), np.empty(places.shape)
+        room = np.empty(len(self._modes)), np.empty(self._start.shape)
+        self.evaluations += len(places)
+        engine().biasfree_bend(
+            len(places), address(places), byref(self._in_c(np.empty(0))), byref(self.data.c), byref(self._pattern.c),
+            byref(self._desk.c), address(found), *map(address, room),
+        )  # fmt: skip
+        return found
+
+    def slopes(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes modes"]:
+        """The derivative of ``bent`` at several places."""
+        states = np.repeat(self._start[None], len(places), axis=0)
+        states[:, : self._leads] += (places @ self._modes.T).reshape(len(places), self._leads, self._columns)
+        pulls = pulls_of(states, self.data, self._pattern.side)
+        self.evaluations += places.size
+        self.algebra += float(places.size) ** 3 / 3
+        rows = [self._rows_at(state, pulls.take(n)) for n, state in enumerate(states)]
+        return np.stack([self._modes.T @ dense(each, self.data) @ self._modes for each in rows]) - np.diag(self.rates)
+
+    def collocated(self, length: float, tolerances: Float[np.ndarray, "heavy"]) -> Collocated:
+        """The equations of a step of some length, by iteration; changes of rows are judged by their tolerances."""
+        count, points, entries = len(self.rates), len(POWERS), len(self._modes)
+        sizes = (points, count), (points, count), (points, len(NODES), count), (points, count), (count,), (entries,)
+        room = [np.empty(size) for size in (*sizes, (self._heavy * self._columns,), self._start.shape)]
+        solved = _SOLVED(*map(address, room), math.inf, math.inf, 0)
+        each = np.repeat(tolerances, self._columns)  # C reads it: it must live until then
+        modes = self._in_c(each)
+        engine().biasfree_collocate(
+            length, byref(modes), byref(_ITERATION), byref(self.data.c), byref(self._pattern.c), byref(self._desk.c),
+            byref(solved),
+        )  # fmt: skip
+        self.evaluations += solved.evaluations
+        return Collocated(room[0], solved.left, solved.error)
+
+
+_ITERATION = _RULES(address(FIT), TOP, SETTLED, _TURNS)
