@@ -166,7 +166,7 @@ class Late:
     def _step(self, until: float) -> Piece | None:
         state, plan = self.state, self.state.plan
         now, pace, began, energy = state.carried, state.pace, state.time, state.energy
-        left, explicit, worth = until - began, state.pace.long, self._worth()
+        left, explicit, worth = until - began, self._explicit(), self._worth()
         if not math.isfinite(worth):
             self._give_up()
             return None
@@ -182,7 +182,7 @@ class Late:
             return None
         radius = now.radius()
         event, beyond, near = search(arcs, now.data, now.pattern, plan.stop.level, radius, state.limits.rtol)
-        if now.split(near, radius, explicit):
+        if now.split(near, radius, pace.long):
             state.moved()
             self._give_up()
             return None
@@ -209,8 +209,16 @@ class Late:
 
     def _pays(self, left: float) -> bool:
         """Whether there is time left for an exponential step to be worth it."""
-        long = self.state.pace.long
-        return left > _WORTH * long and left > self._worth() * long
+        explicit = self._explicit()
+        return left > _WORTH * explicit and left > self._worth() * explicit
+
+    def _explicit(self) -> float:
+        """How far an explicit step comes: to the next event, where that is nearer.
+
+        Fast directions at the edge of stability are stirred up by steps that events cut, and slides may end and begin
+        for nothing but that, many times in what would be one step (wide seed 1267).
+        """
+        return min(self.state.pace.long, self.state.pace.gap)
 
     def _worth(self) -> float:
         """Explicit steps that an exponential one must be worth; inf where J is too large."""
