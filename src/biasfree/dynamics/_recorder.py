@@ -95,11 +95,14 @@ class Recorder:
             self._saved[-1] = last._replace(log_loss=piece.at(piece.begin).log_loss)
         if self.asked and self.next_time(math.inf) > piece.end:
             return
+        if self.asked:
+            self._save(piece, self._due(piece, piece.end))
+            return
         due = list[_Due]()
         for end in piece.ends or (piece.end,):
             due += self._due(piece, end)
             self._missing -= 1 if piece.ends else piece.accepted
-            if not self.asked and self._missing <= 0:
+            if self._missing <= 0:
                 due += self._claimed(end, keep=True)
                 self._missing = self._stride
         self._save(piece, due)

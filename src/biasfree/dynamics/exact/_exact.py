@@ -47,7 +47,7 @@ class Exact:
                 return self._begin()
             before = _done(self._state)
             piece = self._late.advance(self.plan.until) or self._explicit.advance(self.plan.until)
-        self._work += _worked(piece, self._state, _done(self._state) - before)
+        self._work += _worked(piece, self._state, before)
         if piece.ended is None and self.plan.clock == "loss" and self._state.level < _UNRESOLVED:
             return _ended(piece, _status.unresolved(self.plan.axis, piece.end, self._state.level))
         return piece
@@ -145,18 +145,19 @@ class Exact:
         )  # fmt: skip
 
 
-def _done(state: State) -> np.ndarray:
+def _done(state: State) -> tuple[int, float, int, int]:
     """Evaluations, multiplications in linear algebra, events, and those of rows alone that were decided, so far."""
     pace = state.pace
-    return np.array([pace.evaluations, pace.algebra, len(state.noted), pace.decided], dtype=float)
+    return pace.evaluations, pace.algebra, len(state.noted), pace.decided
 
 
-def _worked(piece: Piece, state: State, done: np.ndarray) -> float:
+def _worked(piece: Piece, state: State, before: tuple[int, float, int, int]) -> float:
     """What a piece has cost, in units of ``dynamics._work``."""
     now = state.carried
     products = now.active * now.pattern.side.shape[1] * now.z.shape[1]
+    evaluations, algebra, events, decided = (new - old for new, old in zip(_done(state), before, strict=True))
     each = _PIECES.get(piece.how, _PIECE)
-    return each + float(done @ (_PRODUCT * products, _ALGEBRA, _EVENT, _DECIDED))
+    return each + _PRODUCT * products * evaluations + _ALGEBRA * algebra + _EVENT * events + _DECIDED * decided
 
 
 def _ended(piece: Piece, status: Status) -> Piece:

@@ -19,11 +19,12 @@ from biasfree.dynamics.exact._steps import Steps
 from biasfree.dynamics.exact._travel import Wanted, travel
 
 _MERGE_EVERY, _MERGE_SOON, _MERGE_LATER = 25, 4, 50  # steps between looks for parallel neurons: a look costs a few
+_MERGE_SMALL = 60  # and where a step is a matter of microseconds: there a look costs thirty (measured)
 _MERGE_SELDOM = 400  # and at most where groups have been parted
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
 _WATCH = 8  # steps between looks whether decay has made a row vanish
 _DIRECT = 1_500  # multiplications in the velocity of all rows up to which every event may cut a step of all of them
-_TOGETHER = 32  # steps taken at once there
+_TOGETHER = 64  # steps taken at once there
 _BETWEEN = "steps between events"  # and what they are called
 _STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which others are asked (``_rest``)
 _MOST_SKIPPED = 64  # steps after which it is tried again to take crossings together, where that failed before
@@ -38,6 +39,7 @@ class Explicit:
         """Begin with a short step."""
         self.state, self._symmetric = state, symmetric
         self._merged_at, self._merge_wait = 0, self._soonest_merge
+        self._not_plain = False  # what comes next is not for ``_travel``
         self._failures, self._not_together = 0, 0  # of crossings taken together, and steps until it is tried again
         left = state.plan.until - state.time
         state.pace.long = left if math.isfinite(left) else 1.0
@@ -51,9 +53,10 @@ class Explicit:
         if until - began <= _unresolved(began):  # nothing can be added to the time that is short of the end
             state.time, z, energy = until, now.z, state.energy
             return Piece(began, until, lambda t: view.point(z, energy, t), "explicit steps of order 8", 0)
-        piece = self._travelled(until) if self._is_small() else None
+        piece = self._travelled(until) if self._is_small() and not self._not_plain else None
         if piece is not None:
             return piece
+        self._not_plain = False
         while True:
             taken = self._taken(until - began)
             if isinstance(taken, Status):
@@ -94,6 +97,7 @@ class Explicit:
         course = travel(now.z, now.data, now.pattern, state.limits, now.apart(), now.strain, pace, wanted)
         if not course.lengths.size:
             return None
+        self._not_plain = course.left
         now.travelled(course.z, course.pattern)
         state.arrived(began, course)
         steps = Steps.cut(course.trial, course.lengths, course.parts)
@@ -247,7 +251,9 @@ class Explicit:
     @property
     def _soonest_merge(self) -> int:
         now = self.state.carried
-        return _MERGE_SOON if len(now.groups.groups) > _MANY_GROUPS or now.riders.size else _MERGE_EVERY
+        if len(now.groups.groups) > _MANY_GROUPS or now.riders.size:
+            return _MERGE_SOON
+        return _MERGE_SMALL if self._is_small() else _MERGE_EVERY
 
 
 def _unresolved(time: float) -> float:

@@ -172,7 +172,7 @@ class LateStep:
         states[:, self.heavy] += self.modes.shown(places)
         states = states.reshape(*times.shape, *self.z.shape)
         kept = self._ride(states, ends - begins) if self.riding.size else len(ends)
-        curves = np.einsum("kx,nx...->nk...", FROM_NODES, states[:kept])
+        curves = (FROM_NODES @ states[:kept].reshape(kept, len(NODES), self.z.size)).reshape(kept, *states.shape[1:])
         self._ways = [Arc(*each) for each in zip(begins.tolist(), ends.tolist(), curves, strict=False)]
         self.reaches = float(ends[kept - 1]) if kept else 0.0
         self._end = states[kept - 1, -1]
@@ -235,7 +235,7 @@ class LateStep:
 
     def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time after the step's beginning."""
-        return self._end if time == self.reaches else self.several(np.array([time]))[0]
+        return self._end.copy() if time == self.reaches else self.several(np.array([time]))[0]
 
     def several(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
         """The rows some times after the step's beginning."""

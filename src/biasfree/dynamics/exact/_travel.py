@@ -4,14 +4,16 @@ A step of all rows costs microseconds there. So a step in which something happen
 often as need be, and control comes back to Python only where an event is not plain, or something is due.
 """
 
+import threading
 from ctypes import byref, memmove, sizeof
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree.dynamics.exact._arrays import Desk, Limits, Pattern, Sought, Trial
+from biasfree.dynamics.exact._arrays import Limits, Pattern, Trial
 from biasfree.dynamics.exact._data import Data
+from biasfree.dynamics.exact._events import room_for
 from biasfree.dynamics.exact._kernels import METHODS, engine
 from biasfree.dynamics.exact._march import apart_in_c
 from biasfree.dynamics.exact._pace import Pace
@@ -21,7 +23,7 @@ _CROSSINGS = 512  # of one step that there is room for: where there are more, ot
 _EVENTS = 2048  # of one course that there is room for
 _OVERHEAD = 2_000  # multiplications that cost as much as what a step costs besides them
 KINDS = np.array(["cross", "slide", "leave"])  # of events, as C numbers them
-_STOPPED = 2  # no step is long enough to be added to the time
+_NOT_PLAIN = 1  # why a course ended: by what is not decided in C
 _COURSE = structure(
     "Course",
     "d began left level slack rtol angle outgrown i steps attempts stiff look d last_event time energy inadmissible "
@@ -29,6 +31,17 @@ _COURSE = structure(
     pace=Pace,
 )
 _RECORD = structure("Record", "p parts when rows lines kinds strain scratch i room")
+
+
+class _Notes(threading.local):
+    """Room for the events of one course, used again by one thread; nothing of it is kept."""
+
+    def __init__(self) -> None:
+        self.when, self.what = np.empty(_EVENTS), np.empty((3, _EVENTS), dtype=np.int64)
+        self.addresses = address(self.when), *(address(each, np.int64) for each in self.what)
+
+
+_NOTES = _Notes()
 
 
 class Wanted(NamedTuple):
@@ -72,7 +85,7 @@ class Travelled(NamedTuple):
         trial: the steps' curves.
         beyond: how far a slide was beyond its end.
         when, rows, lines, kinds: of every event.
-        stopped: no step was long enough to be added to the time.
+        left: what comes next is not decided here.
     """
 
     z: Float[np.ndarray, "rows columns"]
@@ -88,7 +101,7 @@ class Travelled(NamedTuple):
     rows: Int[np.ndarray, "events"]
     lines: Int[np.ndarray, "events"]
     kinds: np.ndarray
-    stopped: bool
+    left: bool
 
 
 def travel(
@@ -96,18 +109,15 @@ def travel(
     apart: Float[np.ndarray, "2 passive"], strain: Float[np.ndarray, "active"], pace: Pace, wanted: Wanted,
 ) -> Travelled:  # fmt: skip
     """Steps from rows ``z`` through plain events; pace and groups' strain are changed."""
-    (dim, count), active = data.transposed.shape, len(pattern.side)
+    count, active = data.transposed.shape[1], len(pattern.side)
     z, own = z.copy(), _with_room(pattern, active)
-    trial, parts, when = Trial.room(wanted.steps, len(z), z.shape[1]), np.empty(wanted.steps), np.empty(_EVENTS)
-    rows, lines, kinds = np.empty((3, _EVENTS), dtype=np.int64)
+    trial, parts = Trial.room(wanted.steps, len(z), z.shape[1]), np.empty(wanted.steps)
     scratch = np.empty(2 * (active + data.outputs * count))
-    desk = Desk.room(len(z), z.shape[1], active, dim, count)
-    sought = Sought.room(_CROSSINGS, len(own.slides))
+    desk, sought = room_for(z.shape, data, own, _CROSSINGS)
     course: Any = _COURSE(**wanted._asdict(), pace=pace)
     course.pace.overhead = _OVERHEAD / (active * count * z.shape[1])
     own.c.count = len(pattern.slides)
-    happened = (address(each, np.int64) for each in (rows, lines, kinds))
-    record = _RECORD(address(parts), address(when), *happened, address(strain), address(scratch), _EVENTS)
+    record = _RECORD(address(parts), *_NOTES.addresses, address(strain), address(scratch), _EVENTS)
     engine().biasfree_travel(
         address(z), byref(data.c), byref(own.c), byref(limits.c), byref(METHODS), byref(apart_in_c(apart)),
         byref(trial.c), byref(desk.c), byref(sought.c), byref(course), byref(record),
@@ -119,10 +129,10 @@ def travel(
         pattern = Pattern(
             own.side, own.owner, own.basis, own.span, own.slides[:slides].copy(), own.dual[:slides].copy()
         )
+    rows, lines, kinds = _NOTES.what[:, :events].copy()
     return Travelled(
         z, pattern, course.time, course.energy, course.last_event, trial.lengths[:taken], parts[:taken], trial,
-        course.inadmissible, when[:events], rows[:events], lines[:events], KINDS[kinds[:events]],
-        course.why == _STOPPED,
+        course.inadmissible, _NOTES.when[:events].copy(), rows, lines, KINDS[kinds], course.why == _NOT_PLAIN,
     )  # fmt: skip
 
 
