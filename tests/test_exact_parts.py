@@ -342,6 +342,33 @@ class TestLate:
         truth = solve_ivp(moving, (0, 0.03), z.ravel(), method="DOP853", rtol=1e-13, atol=1e-16).y[:, -1]
         np.testing.assert_allclose(step.at(0.03), truth.reshape(z.shape), rtol=1e-8, atol=1e-11)
 
+    def test_few_rows_stand_for_all_that_slide_on_one_line(self) -> None:
+        """Twenty of thirty slide on the first line; against an independent method on all of them."""
+        rng = np.random.default_rng(3)
+        inputs = np.array([[1.0, 0.1, 0.3], [0.2, 1.0, -0.4]])
+        data = by_line(lines(inputs), bf.Dataset(inputs, rng.normal(size=2)), 0.2, "square", "time", 0.05)
+        z, slides = rng.normal(size=(30, 4)), np.arange(20)
+        z[:20, :3] -= np.outer(z[:20, :3] @ data.directions[0], data.directions[0])
+        side = np.where(z[:, :3] @ data.transposed < 0, -1.0, 1.0)
+        side[:20, 0] = 0.0
+        pattern = nobody_slides(side, np.arange(30), 3)
+        pattern.basis[:20, 0], pattern.span[:20] = data.directions[0], 1
+        pattern = pattern._replace(
+            slides=np.column_stack([slides, 0 * slides]), dual=np.repeat(data.directions[:1], 20, axis=0)
+        )
+        step = LateStep(z, data, pattern, 1e-14)
+        assert len(step.modes.rates) <= 6 * 4 * 4 < z.size
+
+        def moving(_: float, flat: np.ndarray) -> np.ndarray:
+            state = flat.reshape(z.shape)
+            return velocity(state, pulls_of(state, data, side), pattern).ravel()
+
+        assert step.try_length(0.01, 1e-9, 0.0) <= 1
+        step.arcs()
+        truth = solve_ivp(moving, (0, 0.01), z.ravel(), method="DOP853", rtol=1e-13, atol=1e-16).y[:, -1]
+        np.testing.assert_allclose(step.at(0.01), truth.reshape(z.shape), rtol=1e-8, atol=1e-11)
+        assert np.abs(step.at(0.01)[:20, :3] @ data.directions[0]).max() < 1e-14
+
     def test_along_a_curved_valley_steps_are_as_long_as_the_way_allows(self) -> None:
         """Of f = wv with decay: wv rests a hundred million times faster than w² − v² = e^{−2λt} falls.
 

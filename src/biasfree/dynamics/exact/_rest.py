@@ -8,8 +8,9 @@ import numpy as np
 
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
+from biasfree.dynamics.exact._cells import unknowns
 from biasfree.dynamics.exact._events import polished, search
-from biasfree.dynamics.exact._late import ORDER, LateStep
+from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
 from biasfree.dynamics.exact._modes import LARGEST
 from biasfree.dynamics.exact._state import State, View
 
@@ -223,8 +224,8 @@ class Late:
     def _worth(self) -> float:
         """Explicit steps that an exponential one must be worth; inf where J is too large."""
         now = self.state.carried
-        squares = np.einsum("hd,hd->h", now.z[: now.active], now.z[: now.active])
-        size = int(np.sum(squares > _LIGHT * self.state.plan.rtol * squares.sum())) * now.z.shape[1]
+        heavy = np.flatnonzero(are_heavy(now.z[: now.active], _LIGHT * self.state.plan.rtol))
+        size = unknowns(now.pattern, heavy, now.data.b != 0, now.z.shape[1])
         return _WORTH * (1 + (size / _COSTLY) ** 2) if size <= LARGEST else math.inf
 
     def _solved_from(self, step: LateStep) -> float:
