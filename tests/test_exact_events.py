@@ -201,7 +201,7 @@ class TestMargins:
         found, expected = pulls_of(z, data, pattern.side), self.direct(z, data, pattern)
         for values in sought.values:
             np.testing.assert_allclose(values[:-1].reshape(4, 3)[:, :2], expected, atol=1e-12)
-        size = np.abs(z[pattern.slides[:, 0], 4:]).max(axis=1) * (found.whole + data.mass)
+        size = np.abs(z[pattern.slides[:, 0], 4:]).max(axis=1) * found.scale
         np.testing.assert_allclose(
             sought.beyond, np.broadcast_to(np.maximum(0.0, -expected.min(axis=1) / size), (8, 4)), atol=1e-14
         )

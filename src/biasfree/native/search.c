@@ -143,15 +143,16 @@ static int64_t crossings(const double *curve, double blur, const Data *data, con
     return count;
 }
 
-/* Both margins of every slide at a node, where `work` holds p and q, and how far one is beyond its end.
+/* Both margins of every slide at a node, where `work` holds what `pulls` left there, and how far one is beyond its end.
 
    A slide on line l has ς s_l = μ with s_l = v·q_l < 0 and μ = −B·ẇ_free. Its margins are −s_l ± μ, both positive while
    |ς| < 1 and the line attracts, plus what ROUNDING of all the pulls may have made of them. */
 static void margins(const double *z, const double *work, const Data *data, const Pattern *pattern, double *values,
                     double *beyond) {
     const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs, columns = dim + outputs;
-    double whole = data->mass;
-    for (int64_t i = 0; i < 2 * outputs * lines; i++) whole += fabs(work[i]);
+    double whole = 0.0;
+    if (pattern->count == 0) return;
+    for (int64_t i = 0; i <= 2 * outputs * lines; i++) whole += fabs(work[i]);
     for (int64_t i = 0; i < pattern->count; i++) {
         const int64_t h = pattern->slides[2 * i], held = pattern->slides[2 * i + 1];
         const double *dual = pattern->dual + i * dim, *side = pattern->side + h * lines;

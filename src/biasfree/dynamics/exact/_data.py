@@ -53,7 +53,7 @@ class _Data(NamedTuple):
     by_loss: bool  # the clock
     samples: float  # P, those at the origin included
     offset: float  # their part of P·L
-    mass: float  # Σ|ty|/P for square loss, the size that its pulls are differences of; else 0
+    mass: float  # the size that pulls are differences of, where that is known: Σ|ty|/P for square loss
     given: Float[np.ndarray, "coefficients 2*outputs lines"]  # p and q as a curve in x (``_alone``), or nothing
     given_at: float  # its x at time 0
     given_rate: float  # how much x grows in a unit of time

@@ -86,7 +86,7 @@ class Modes:
             rates, self._modes = -seen.rates, seen.modes
             self.evaluations += seen.products
         self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
-        self._noise = _EPSILON * (self.pulls.whole + self.data.mass) * float(np.abs(self.rows.second).max(initial=0.0))
+        self._noise = _EPSILON * self.pulls.scale * float(np.abs(self.rows.second).max(initial=0.0))
         force = self._modes.T @ flat
         self.force = np.where(np.abs(force) <= self._noise, 0.0, force)
 
