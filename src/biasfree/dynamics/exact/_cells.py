@@ -1,9 +1,9 @@
 """Neurons of one activation cell: as many as there are columns stand for all of them, exactly.
 
-Rows on the same side of every line, or that slide on the same ones, obey one and the same linear equation ż = A(t)z, and
-put out what depends on their ZᵀZ alone. With Z = QR, the columns of Q orthonormal, the rows of R obey that equation too and
-have the same RᵀR: they are a gradient flow of their own, of at most D + K rows, and Z(t) = QR(t) for as long as no
-side changes. Without kinks (a = 1, b = 0) all neurons are in one cell.
+Rows on the same side of every line, or that slide on the same ones, obey one and the same linear equation ż = A(t)z,
+and put out what depends on their ZᵀZ alone. With Z = QR, the columns of Q orthonormal, the rows of R obey that equation
+too and have the same RᵀR: they are a gradient flow of their own, of at most D + K rows, and Z(t) = QR(t) for as long as
+no side changes. Without kinks (a = 1, b = 0) all neurons are in one cell.
 """
 
 from typing import NamedTuple

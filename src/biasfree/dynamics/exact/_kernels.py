@@ -147,7 +147,7 @@ def line_forces(
     lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data,
     level: Float[np.ndarray, "*n"] | None = None, mass: Float[np.ndarray, "*n"] | None = None,
 ) -> tuple[Float[np.ndarray, "*n outputs lines"], Float[np.ndarray, "*n outputs lines"]]:  # fmt: skip
-    """p and q from what the lines put out; ln L, and the size that these are differences of, go where they are asked."""
+    """p and q from what the lines put out; ln L and the size that these are differences of, if they are asked for."""
     lin, even = np.ascontiguousarray(lin), np.ascontiguousarray(even)
     p, q, room = np.empty_like(lin), np.empty_like(lin), np.empty((4 * data.outputs + 1) * lin.shape[-1])
     states = math.prod(lin.shape[:-2])
