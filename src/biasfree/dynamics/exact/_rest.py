@@ -12,6 +12,7 @@ from biasfree.dynamics.exact._cells import unknowns
 from biasfree.dynamics.exact._events import polished, search
 from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
 from biasfree.dynamics.exact._modes import LARGEST
+from biasfree.dynamics.exact._narrow import narrow_columns
 from biasfree.dynamics.exact._state import State, View
 
 _STIFF = 12  # steps held by stability after which exponential steps are tried
@@ -225,7 +226,7 @@ class Late:
         """Explicit steps that an exponential one must be worth; inf where J is too large."""
         now = self.state.carried
         heavy = np.flatnonzero(are_heavy(now.z[: now.active], _LIGHT * self.state.plan.rtol))
-        size = unknowns(now.pattern, heavy, now.data.b != 0, now.z.shape[1])
+        size = unknowns(now.pattern, heavy, now.data.b != 0, narrow_columns(now.data))
         return _WORTH * (1 + (size / _COSTLY) ** 2) if size <= LARGEST else math.inf
 
     def _solved_from(self, step: LateStep) -> float:
