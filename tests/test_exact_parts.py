@@ -304,6 +304,11 @@ class TestLate:
         way = propagated(np.zeros((1, 3)), np.full((1, 2, 1), 0.1), 0.0, np.array([1e5]))
         assert not way.any()
 
+    def test_a_row_without_a_growing_part_gets_none_from_rounding(self) -> None:
+        """w = −v exactly: what grows, w + v, would take over in the end (wide seed 2399)."""
+        way = propagated(np.array([[-1.1e-48, 1.1e-48]]), np.array([[[1.3]]]), 0.4, np.linspace(0.0, 30.0, 50))
+        assert (way[..., 0] == -way[..., 1]).all()
+
     @pytest.mark.parametrize(("dim", "outputs"), [(1, 1), (3, 1), (2, 4), (4, 2), (3, 3)])
     def test_light_rows_against_the_exponential_of_a_matrix(self, dim: int, outputs: int) -> None:
         rng = np.random.default_rng(dim + 10 * outputs)

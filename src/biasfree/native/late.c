@@ -223,17 +223,17 @@ static void propagate(const double *row, const double *matrix, double decay, dou
     rotate(left, right, dim, outputs);
     for (int64_t k = 0; k < outputs; k++) {
         double square = 0.0, one = 0.0, other = 0.0;
-        for (int64_t j = 0; j < dim; j++) {
-            square += left[j * outputs + k] * left[j * outputs + k];
-            one += left[j * outputs + k] * row[j];
-        }
+        for (int64_t j = 0; j < dim; j++) square += left[j * outputs + k] * left[j * outputs + k];
         const double size = sqrt(square);
         if (size == 0.0) continue;
-        one /= size;
+        for (int64_t j = 0; j < dim; j++) { /* of length one: so w = ±v stays exact in one dimension */
+            left[j * outputs + k] /= size;
+            one += left[j * outputs + k] * row[j];
+        }
         for (int64_t i = 0; i < outputs; i++) other += right[i * outputs + k] * row[dim + i];
         const double rises = exp(time * (size - decay)), falls = exp(-time * (size + decay));
         const double grown = 0.5 * (rises + falls) - fades, turned = 0.5 * (rises - falls);
-        const double first = (grown * one + turned * other) / size, second = turned * one + grown * other;
+        const double first = grown * one + turned * other, second = turned * one + grown * other;
         for (int64_t j = 0; j < dim; j++) to[j] += left[j * outputs + k] * first;
         for (int64_t i = 0; i < outputs; i++) to[dim + i] += right[i * outputs + k] * second;
     }
