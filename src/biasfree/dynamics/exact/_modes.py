@@ -62,7 +62,7 @@ class Modes:
         light: Int[np.ndarray, "light"],
     ) -> None:  # fmt: skip
         """Linearise the flow of the ``heavy`` active rows; those that are ``light`` stay where they are."""
-        self._whole_data, self._heavy = data, len(heavy)
+        self._whole_data, self._moved = data, (len(heavy), z.shape[1])
         self._narrow = narrowed(z[heavy], data)
         rows, self.data = self._narrow.rows(z), self._narrow.data
         fold = folded(rows, pattern, heavy, data.b != 0)
@@ -113,7 +113,7 @@ class Modes:
 
     def shown(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n heavy columns"]:
         """How far the rows themselves have moved at some places."""
-        return (places @ self.by_mode).reshape(len(places), self._heavy, -1)
+        return (places @ self.by_mode).reshape(len(places), *self._moved)
 
     @functools.cached_property
     def by_mode(self) -> Float[np.ndarray, "modes entries"]:
@@ -123,8 +123,7 @@ class Modes:
         faded = moved[:, -1, len(self.data.transposed) - 1] if fades else np.zeros(count)
         moved = moved[:, : self._leads - fades]
         moved = moved if self._turn is None else self._turn @ moved
-        columns = len(self._whole_data.transposed) + self.data.outputs
-        return np.ascontiguousarray(self._narrow.wide(moved, faded).reshape(count, self._heavy * columns))
+        return np.ascontiguousarray(self._narrow.wide(moved, faded).reshape(count, math.prod(self._moved)))
 
     def pulls_on(self, side: Float[np.ndarray, "rows lines"]) -> Float[np.ndarray, "rows dim outputs"]:
         """M of rows of some sides, here."""
@@ -188,7 +187,7 @@ class Modes:
         """The equations of a step of some length, by iteration; changes of rows are judged by their tolerances."""
         count, points, entries = len(self.rates), len(POWERS), len(self._modes)
         sizes = (points, count), (points, count), (points, len(NODES), count), (points, count), (count,), (entries,)
-        each = np.repeat(tolerances, len(self._whole_data.transposed) + self.data.outputs)  # it must live: C reads it
+        each = np.repeat(tolerances, self._moved[1])  # it must live: C reads it
         room = [np.empty(size) for size in (*sizes, each.shape, self._start.shape)]
         solved = _SOLVED(*map(address, room), math.inf, math.inf, 0)
         modes = self._in_c(each)
