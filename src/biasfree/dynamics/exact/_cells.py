@@ -39,6 +39,11 @@ def cells(pattern: Pattern, rows: Int[np.ndarray, "rows"], has_kinks: bool) -> l
     return list(some.values())
 
 
+def count(pattern: Pattern, rows: Int[np.ndarray, "rows"], has_kinks: bool, columns: int) -> int:
+    """How many rows stand for some active rows."""
+    return sum(min(len(cell), columns) for cell in cells(pattern, rows, has_kinks))
+
+
 def folded(
     z: Float[np.ndarray, "rows columns"], pattern: Pattern, rows: Int[np.ndarray, "heavy"], has_kinks: bool
 ) -> Folded:
