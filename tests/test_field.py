@@ -17,6 +17,7 @@ import pytest
 
 from biasfree import Dataset, Network, datasets, gradient_flow, native
 from biasfree.dynamics import _field, _many_lines
+from biasfree.dynamics._hessian import Hessian
 from biasfree.dynamics._runge_kutta import METHODS
 from biasfree.dynamics._vector_field import ByLine, ByNumpy, InC, Layers
 from biasfree.networks import forward
@@ -47,6 +48,26 @@ def problem(widths, rectified, skips, loss):
 def traced(numbers):
     """The same numbers for JAX, which differentiates what NumPy computes."""
     return _field.Problem(*map(jnp.asarray, numbers))
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "exponential", "cross-entropy"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=str)
+def test_hessian_is_minus_the_change_of_the_velocity(architecture, loss) -> None:
+    if loss == "cross-entropy" and architecture[0][-1] == 1:
+        return  # one class is none
+    weights, numbers, kind = problem(*architecture, "logistic")
+    kind, rng = kind._replace(loss=loss), np.random.default_rng(1)
+    if loss == "cross-entropy":
+        numbers = numbers._replace(targets=rng.dirichlet([1.0, 1.0], size=7).T)
+    push = tuple(rng.normal(size=weight.shape) for weight in weights)
+    there, back = (
+        np.concatenate([layer.ravel() for layer in _field.velocity(pushed, numbers, kind)])
+        for pushed in (tuple(w + s * p for w, p in zip(weights, push, strict=True)) for s in (1e-6, -1e-6))
+    )
+    expected = (back - there) / 2e-6
+    size = np.abs(expected).max()
+    assert size > 0.01
+    np.testing.assert_allclose(Hessian(weights, numbers, kind).times(push), expected, rtol=0, atol=1e-8 * size)
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])

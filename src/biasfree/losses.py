@@ -54,6 +54,10 @@ class Loss(abc.ABC):
         """−∂ℓ/∂f, sample by sample."""
 
     @abc.abstractmethod
+    def residual_change(self, outputs: Outputs, targets: Outputs, change: Outputs) -> Outputs:
+        """What a small change of the outputs does to the residual: −∂²ℓ/∂f² times it, sample by sample."""
+
+    @abc.abstractmethod
     def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """Ln L, finite even where L underflows."""
 
@@ -90,6 +94,10 @@ class Square(Loss):
         """Y − f."""
         return targets - outputs
 
+    def residual_change(self, outputs: Outputs, targets: Outputs, change: Outputs) -> Outputs:
+        """−δf."""
+        return -change
+
     def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """Ln ½⟨(y − f)²⟩, the largest residual taken out first."""
         xp, error = module_of(outputs), abs(targets - outputs)
@@ -114,6 +122,11 @@ class Logistic(Loss):
         """Y/(1 + e^{yf})."""
         return targets * module_of(outputs).exp(-_softplus(targets * outputs))
 
+    def residual_change(self, outputs: Outputs, targets: Outputs, change: Outputs) -> Outputs:
+        """−σ(m) σ(−m) δf."""
+        margins = targets * outputs
+        return -module_of(outputs).exp(-_softplus(margins) - _softplus(-margins)) * change
+
     def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """Ln⟨ln(1 + e^{−m})⟩ by log-sum-exp over the margins."""
         return _log_mean(_log_softplus(-targets * outputs))
@@ -136,6 +149,10 @@ class Exponential(Loss):
     def residual(self, outputs: Outputs, targets: Outputs) -> Outputs:
         """Y e^{−yf}."""
         return targets * module_of(outputs).exp(-targets * outputs)
+
+    def residual_change(self, outputs: Outputs, targets: Outputs, change: Outputs) -> Outputs:
+        """−e^{−m} δf."""
+        return -module_of(outputs).exp(-targets * outputs) * change
 
     def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """Ln⟨e^{−m}⟩ by log-sum-exp over the margins."""
@@ -165,6 +182,12 @@ class CrossEntropy(Loss):
         """Y − softmax(f), as y(1 − s) − (1 − y)s: without cancellation where all is fitted."""
         odds, others = _odds(outputs)
         return (targets * others - (1 - targets) * odds) / odds.sum(axis=0)
+
+    def residual_change(self, outputs: Outputs, targets: Outputs, change: Outputs) -> Outputs:
+        """−s(δf − ⟨s, δf⟩), s = softmax(f)."""
+        odds, _ = _odds(outputs)
+        parts = odds / odds.sum(axis=0)
+        return -parts * (change - (parts * change).sum(axis=0))
 
     def log_value(self, outputs: Outputs, targets: Outputs) -> Scalar:
         """Ln⟨Σ_k y_k ln(1 + e^{z_k})⟩ by log-sum-exp over samples and classes."""

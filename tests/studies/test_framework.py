@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from biasfree import report, studies
@@ -143,3 +144,36 @@ def test_logarithmic_axes_write_the_powers_that_matplotlib_would(tmp_path: Path)
     shown = re.findall(r">([^<>]*10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)<", written)
     assert {"10⁻³", "10⁴", "2×10⁰", "6×10⁰"} <= set(shown)
     assert "10^" not in written
+
+
+def decorated(grid: bool) -> Figure:
+    """Axes of all kinds: shared, logarithmic, labels of minor ticks, an offset, a colour bar, none."""
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    panels = figure.subplots(3, 2, sharex="col")
+    for k, axes in enumerate(panels.flat):
+        axes.plot([1.0, 30.0], [1.0 + k, 1.0 + 10.0 ** (2 * k)])
+        axes.set(xlabel="flow time $t$", ylabel=f"panel {k}", yscale="log" if k in (1, 3) else "linear")
+    panels[0, 1].set(ylim=(2, 9))
+    panels[0, 0].set(xscale="log")
+    panels[1, 0].grid(visible=grid)
+    panels[2, 0].set(ylim=(1e7, 3e7), xlim=(30, 0.5))
+    panels[0, 0].tick_params(top=True, labeltop=True)
+    panels[1, 1].set_axis_off()
+    figure.colorbar(panels[2, 1].imshow([[0.0, 1.0]], aspect="auto"), ax=panels[2, 1], label="output")
+    return figure
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_pictures_saved_in_several_formats_look_as_matplotlib_draws_them(grid: bool, tmp_path: Path) -> None:
+    report.save_figure(decorated(grid), tmp_path / "plain.png")
+    report._plots.save_finished(decorated(grid), tmp_path / "first", (".png", ".svg"))
+    again = decorated(grid)
+    report._plots.save_finished(again, tmp_path / "again", (".png", ".svg"))
+    again.set_dpi(decorated(grid).dpi)  # SVG has its own
+    report.save_figure(again, tmp_path / "kept.png")
+    plain, *others = (imread(tmp_path / f"{name}.png") for name in ("plain", "first", "kept"))
+    assert plain.std() > 0.1
+    for other in others:
+        np.testing.assert_allclose(other, plain, rtol=0, atol=2 / 255)
+    written = (tmp_path / "first.svg").read_text(encoding="utf-8")
+    assert all(f">{label}<" in written for label in ("panel 0", "panel 5", "output", "1e7", "10⁰"))

@@ -10,13 +10,13 @@ directions v lives in, H ≈ Q diag(θ) Qᵀ, and with it ΔW(T) = Q diag((1 −
   among those that a random direction sees (a saddle that the velocity happens to miss).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from biasfree.dynamics._field import Kind, Problem, Weights, velocity
+from biasfree.dynamics._hessian import Hessian
 from biasfree.dynamics._lanczos import lanczos
 from biasfree.dynamics._vector_field import Layers
 
@@ -69,7 +69,8 @@ def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, k
     if speed * horizon <= _STILL * rtol * size:
         rest, moved = Rest(start, np.zeros((start.size, 0)), np.zeros(0), np.zeros(0), layers), 0.0
     else:
-        seen = lanczos(now, lambda v: _hessian_times(v, weights, layers, problem, kind), -_HOPELESS / horizon)
+        here = Hessian(layers.of(start), problem, kind)
+        seen = lanczos(now, lambda v: here.times(layers.of(v)), -_HOPELESS / horizon)
         cost += seen.products
         rest = Rest(start, seen.modes, seen.rates, seen.modes.T @ now, layers)
         moved = float(np.linalg.norm(rest.move(horizon)))
@@ -80,25 +81,15 @@ def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, k
     left = float(np.linalg.norm(then)) / max(speed, 1e-300)
     if moved and not (left <= _LARGEST_LEFT and left * moved <= _LEFT_TO_GO * rtol * size):
         return None, cost
+    there = Hessian(end, problem, kind)
     for direction in (then, np.random.default_rng(0).normal(size=start.size)):
         if direction.any():
-            growing = lanczos(direction, lambda v: _hessian_times(v, end, layers, problem, kind), -_GROWTH / horizon)
+            growing = lanczos(direction, lambda v: there.times(layers.of(v)), -_GROWTH / horizon)
             cost += growing.products
             if not growing.stable:
                 return None, cost
     return rest, cost
 
 
-def _hessian_times(vector: np.ndarray, weights: Weights, layers: Layers, problem: Problem, kind: Kind) -> np.ndarray:
-    return -_flat(_velocity_change(weights, layers.of(vector), problem, kind=kind))
-
-
 def _flat(weights: Weights) -> np.ndarray:
     return np.concatenate([np.asarray(layer).ravel() for layer in weights])
-
-
-def _push(weights: Weights, direction: Weights, problem: Problem, kind: Kind) -> Any:
-    return jax.jvp(lambda w: velocity(w, problem, kind), (weights,), (direction,))[1]
-
-
-_velocity_change = jax.jit(_push, static_argnames="kind")

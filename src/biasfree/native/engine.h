@@ -120,6 +120,7 @@ Judged attempt(int64_t n, int64_t first, double time, double step, double energy
                const double *share, const Trial *trial, const Desk *desk);
 
 /* search.c */
+int has_ended(const double *z, const double *work, const Data *data, const Pattern *pattern, int64_t which);
 int64_t scan(const double *curve, double begin, double length, double blur, const Data *data, const Pattern *pattern,
              double level, const Desk *desk, const Sought *sought);
 

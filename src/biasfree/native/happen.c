@@ -27,7 +27,7 @@ static void pulls_within(const Room *room, int64_t n, double x) {
     pulls_at(room, room->begin + x * room->length);
 }
 
-/* Whether a slide on one line is over at x of step n: its line no longer holds the row, or v has turned. */
+/* Whether a slide is over at x of step n: its line no longer holds the row, or v has turned. */
 static int is_over(const Room *room, int64_t n, double x, int64_t which) {
     const Data *data = room->data;
     const int64_t dim = data->dim, columns = dim + data->outputs, h = room->pattern->slides[2 * which];
@@ -35,8 +35,7 @@ static int is_over(const Room *room, int64_t n, double x, int64_t which) {
     const double *start = room->desk->rows + START * size, *z = start + h * columns;
     pulls_within(room, n, x);
     if (dot(z + dim, room->trial->curves + n * NODES * size + h * columns + dim, data->outputs) < 0.0) return 1;
-    const Met met = pulled_across(room, z, h, room->pattern->slides[2 * which + 1]);
-    return met.noise - met.strength - fabs(met.rest) < 0.0;
+    return has_ended(start, room->desk->work, data, room->pattern, which);
 }
 
 /* When a slide ends, from the first zero of its interpolated margins. Over a step that is long beside the fastest rates
@@ -44,7 +43,7 @@ static int is_over(const Room *room, int64_t n, double x, int64_t which) {
 static double end_of(const Room *room, int64_t n, int64_t which) {
     const int64_t slides = room->pattern->count;
     double low = room->sought->ended[which], high = 2.0;
-    if (low > 1.0 || room->pattern->span[room->pattern->slides[2 * which]] != 1 || is_over(room, n, low, which)) return low;
+    if (low > 1.0 || is_over(room, n, low, which)) return low;
     for (int k = NODES - 1; k >= 0 && TABLES.nodes[k] > low; k--) {
         const double *values = room->sought->values + k * (3 * slides + 1) + 3 * which;
         if (values[0] < 0.0 || values[1] < 0.0 || values[2] < 0.0) high = TABLES.nodes[k];

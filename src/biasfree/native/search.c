@@ -6,6 +6,8 @@ enum { STACK = 10 }; /* entries of a row of the stack: eight coefficients, where
 
 enum { LOOKS = 16 }; /* points at which a polynomial's depth is looked for */
 
+typedef struct { double one, other, beyond; } Margins;
+
 /* A polynomial from its Bernstein coefficients: Σ_n C(7, n) c_n xⁿ (1 − x)⁷⁻ⁿ, nested. */
 static double value_at(const double *c, double x) {
     const double rest = 1.0 - x;
@@ -143,36 +145,43 @@ static int64_t crossings(const double *curve, double blur, const Data *data, con
     return count;
 }
 
-/* Both margins of every slide at a node, where `work` holds what `pulls` left there, and how far one is beyond its end.
+/* All pulls together, and the size that they are differences of: what rounding is a part of. */
+static double whole_of(const double *work, const Data *data) {
+    double whole = 0.0;
+    for (int64_t i = 0; data->lines > 0 && i <= 2 * data->outputs * data->lines; i++) whole += fabs(work[i]);
+    return whole;
+}
+
+/* Both margins of a slide, where `work` holds what `pulls` left there and `whole` all of it together, and how far it is beyond its end.
 
    A slide on line l has ς s_l = μ with s_l = v·q_l < 0 and μ = −B·ẇ_free. Its margins are −s_l ± μ, both positive while
    |ς| < 1 and the line attracts, plus what ROUNDING of all the pulls may have made of them. */
-static void margins(const double *z, const double *work, const Data *data, const Pattern *pattern, double *values,
-                    double *beyond) {
-    const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs, columns = dim + outputs;
-    double whole = 0.0;
-    if (pattern->count == 0) return;
-    for (int64_t i = 0; i <= 2 * outputs * lines; i++) whole += fabs(work[i]);
-    for (int64_t i = 0; i < pattern->count; i++) {
-        const int64_t h = pattern->slides[2 * i], held = pattern->slides[2 * i + 1];
-        const double *dual = pattern->dual + i * dim, *side = pattern->side + h * lines;
-        double strength = 0.0, free = 0.0, extent = 0.0;
-        for (int64_t k = 0; k < outputs; k++) {
-            const double v = z[h * columns + dim + k], *p = work + k * lines, *q = work + (outputs + k) * lines;
-            extent = largest(extent, fabs(v));
-            strength += v * q[held];
-            for (int64_t line = 0; line < lines; line++) {
-                double along = 0.0;
-                for (int64_t j = 0; j < dim; j++) along += dual[j] * data->transposed[j * lines + line];
-                free += along * v * (p[line] + side[line] * q[line]);
-            }
+static Margins margins_of(const double *z, const double *work, double whole, const Data *data, const Pattern *pattern,
+                          int64_t which) {
+    const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs;
+    const int64_t h = pattern->slides[2 * which], held = pattern->slides[2 * which + 1];
+    const double *dual = pattern->dual + which * dim, *side = pattern->side + h * lines;
+    double strength = 0.0, free = 0.0, extent = 0.0;
+    for (int64_t k = 0; k < outputs; k++) {
+        const double v = z[h * (dim + outputs) + dim + k], *p = work + k * lines, *q = work + (outputs + k) * lines;
+        extent = largest(extent, fabs(v));
+        strength += v * q[held];
+        for (int64_t line = 0; line < lines; line++) {
+            double along = 0.0;
+            for (int64_t j = 0; j < dim; j++) along += dual[j] * data->transposed[j * lines + line];
+            free += along * v * (p[line] + side[line] * q[line]);
         }
-        const double noise = ROUNDING * extent * whole;
-        values[3 * i] = noise - strength - free;
-        values[3 * i + 1] = noise - strength + free;
-        beyond[i] = 0.0;
-        if (extent > NOTHING && whole > 0.0) beyond[i] = largest(0.0, (strength + fabs(free)) / (extent * whole));
     }
+    const double noise = ROUNDING * extent * whole;
+    const int judged = extent > NOTHING && whole > 0.0;
+    return (Margins){noise - strength - free, noise - strength + free,
+                     judged ? largest(0.0, (strength + fabs(free)) / (extent * whole)) : 0.0};
+}
+
+/* Whether a slide is over at rows `z`, where `work` holds what `pulls` left there. */
+int has_ended(const double *z, const double *work, const Data *data, const Pattern *pattern, int64_t which) {
+    const Margins now = margins_of(z, work, whole_of(work, data), data, pattern, which);
+    return now.one < 0.0 || now.other < 0.0;
 }
 
 /* All functions of time that must stay positive, at one node of a curve. */
@@ -189,12 +198,16 @@ static void look_at_node(int n, const double *curve, double begin, double length
         values[3 * slides] = (height == height ? largest(height, -1e300) : height) - level;
         pulls(desk->work, data, data->by_loss ? height : 0.0);
     }
-    margins(z, desk->work, data, pattern, values, sought->beyond + n * slides);
-    for (int64_t i = 0; i < slides; i++) { /* v·v_begin */
+    const double whole = whole_of(desk->work, data);
+    for (int64_t i = 0; i < slides; i++) {
+        const Margins now = margins_of(z, desk->work, whole, data, pattern, i);
         const int64_t h = pattern->slides[2 * i];
-        double total = 0.0;
+        double total = 0.0; /* v·v_begin */
         for (int64_t k = dim; k < columns; k++) total += z[h * columns + k] * curve[h * columns + k];
+        values[3 * i] = now.one;
+        values[3 * i + 1] = now.other;
         values[3 * i + 2] = total;
+        sought->beyond[n * slides + i] = now.beyond;
     }
 }
 

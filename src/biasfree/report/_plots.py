@@ -3,7 +3,7 @@
 import importlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,16 +85,33 @@ def plot_loss(
     return figure
 
 
-def lay_out(figure: "Figure") -> None:
-    """Put everything in its place, once for all formats: that takes longer than to draw it.
+def save_finished(figure: "Figure", stem: str | os.PathLike[str], formats: Sequence[str]) -> None:
+    """Write a figure that is not to change any more in several formats.
 
-    Minor ticks without labels need no room and most of the time, so that they are left out meanwhile.
+    It is laid out once, and its ticks are looked for once: that takes longer than to draw it.
+    """
+    import matplotlib as mpl
+
+    from biasfree.report._ticks import keep_ticks
+
+    lay_out(figure)
+    for ending in formats:
+        save_figure(figure, f"{os.fspath(stem)}{ending}")
+        if ending != formats[-1]:
+            with mpl.rc_context(STYLE):
+                keep_ticks(figure)
+
+
+def lay_out(figure: "Figure") -> None:
+    """Put everything in its place.
+
+    The axes must be as they are to be shown: minor ticks without labels, which need no room, stay where they are now.
     """
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.ticker import NullLocator
 
     from biasfree.report._powers import plain_powers
+    from biasfree.report._ticks import join_minor_ticks
 
     engine = figure.get_layout_engine()
     if engine is None:
@@ -102,15 +119,8 @@ def lay_out(figure: "Figure") -> None:
     plain_powers(figure)
     FigureCanvasAgg(figure)
     with mpl.rc_context(STYLE):
-        left_out = []
-        for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
-            ticks = axis.get_minorticklocs().tolist()
-            if ticks and not any(axis.get_minor_formatter().format_ticks(ticks)):
-                left_out.append((axis, axis.get_minor_locator()))
-                axis.set_minor_locator(NullLocator())
+        join_minor_ticks(figure)
         engine.execute(figure)
-        for axis, locator in left_out:
-            axis.set_minor_locator(locator)
     figure.set_layout_engine("none")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from biasfree import studies
 from biasfree.report import _outcomes
 from biasfree.report._outcomes import Outcome, Request
-from biasfree.report._plots import lay_out, save_figure
+from biasfree.report._plots import save_finished
 from biasfree.report.figures import figures
 from biasfree.studies import Study
 
@@ -109,13 +109,11 @@ def run_module(module: str, ids: Sequence[str], folder: str, request: Request, n
 def _one(study: Study, folder: Path, request: Request) -> Outcome:
     begun = time.perf_counter()
     result = study.run(request.seed, request.quick, request.protocol)
-    names = []
+    names, formats = [], (".png",) if request.quick else (".png", ".svg")
     for name, figure in figures(study.id, result.data).items():
         (folder / "figures").mkdir(parents=True, exist_ok=True)
-        lay_out(figure)
-        for ending in (".png",) if request.quick else (".png", ".svg"):
-            save_figure(figure, folder / "figures" / f"{name}{ending}")
-            names.append(f"{name}{ending}")
+        save_finished(figure, folder / "figures" / name, formats)
+        names += [f"{name}{ending}" for ending in formats]
     outcome = Outcome.of(study, result, request, time.perf_counter() - begun, tuple(names))
     outcome.save(folder)
     return outcome

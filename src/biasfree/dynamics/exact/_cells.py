@@ -39,9 +39,9 @@ def cells(pattern: Pattern, rows: Int[np.ndarray, "rows"], has_kinks: bool) -> l
     return list(some.values())
 
 
-def unknowns(pattern: Pattern, rows: Int[np.ndarray, "rows"], has_kinks: bool, columns: int) -> int:
-    """How many entries the rows have that stand for some active ones."""
-    return columns * sum(min(len(cell), columns) for cell in cells(pattern, rows, has_kinks))
+def count(pattern: Pattern, rows: Int[np.ndarray, "rows"], has_kinks: bool, columns: int) -> int:
+    """How many rows stand for some active rows."""
+    return sum(min(len(cell), columns) for cell in cells(pattern, rows, has_kinks))
 
 
 def folded(

@@ -8,7 +8,7 @@ import numpy as np
 
 from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
-from biasfree.dynamics.exact._cells import unknowns
+from biasfree.dynamics.exact import _cells as cells
 from biasfree.dynamics.exact._events import polished, search
 from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
 from biasfree.dynamics.exact._modes import LARGEST
@@ -71,6 +71,7 @@ class Late:
         self.state, self._atol = state, atol
         self._going, self._length, self._next, self._next_look = False, 0.0, 0, 1
         self._seemed = 0
+        self._folded: tuple[object, int] = None, 0  # rows that J is of, for a pattern
         self.stood = False  # from the start
 
     def advance(self, until: float) -> Piece | None:
@@ -224,9 +225,13 @@ class Late:
 
     def _worth(self) -> float:
         """Explicit steps that an exponential one must be worth; inf where J is too large."""
-        now = self.state.carried
+        now, columns = self.state.carried, narrow_columns(self.state.carried.data)
         heavy = np.flatnonzero(are_heavy(now.z[: now.active], _LIGHT * self.state.plan.rtol))
-        size = unknowns(now.pattern, heavy, now.data.b != 0, narrow_columns(now.data))
+        size = len(heavy) * columns
+        if size > _COSTLY:
+            if self._folded[0] is not now.pattern:  # as many as there were when the pattern was new
+                self._folded = now.pattern, cells.count(now.pattern, heavy, now.data.b != 0, columns)
+            size = min(len(heavy), self._folded[1]) * columns
         return _WORTH * (1 + (size / _COSTLY) ** 2) if size <= LARGEST else math.inf
 
     def _solved_from(self, step: LateStep) -> float:
