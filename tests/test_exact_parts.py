@@ -393,6 +393,14 @@ class TestLate:
         assert step.energy(0.01) == pytest.approx(truth[-1], rel=1e-8)
         assert np.abs(step.at(0.01)[:20, :dim] @ line).max() < 1e-14
 
+    def test_nothing_heavy(self) -> None:
+        """Rows that are all zero stay so."""
+        data = by_line(lines(np.eye(3)[:2]), bf.Dataset(np.eye(3)[:2], np.ones(2)), 0.2, "square", "time", 0.1)
+        step = LateStep(np.zeros((2, 4)), data, nobody_slides(np.ones((2, 2)), np.arange(2), 3), 1e-9)
+        assert step.try_length(1.0, 1e-9, 1e-12) <= 1
+        step.arcs()
+        assert not step.at(1.0).any()
+
     def test_along_a_curved_valley_steps_are_as_long_as_the_way_allows(self) -> None:
         """Of f = wv with decay: wv rests a hundred million times faster than w² − v² = e^{−2λt} falls.
 
