@@ -21,7 +21,7 @@ _WORTH, _COSTLY = 25.0, 150.0  # explicit steps that an exponential one costs, a
 # the six points), and with which it is given up: it solves systems of seven times as many.
 _SOLVED, _MOST_SOLVED = 20.0, 100
 _LOOK = 8  # steps between looks whether the network is slow
-_LATER = 200  # explicit steps after exponential ones were not worth it
+_LATER = 200  # explicit steps and events after exponential ones were not worth it
 _ERROR = 0.03  # part of rtol for exponential steps, which are few and long
 _LIGHT = 1e-3  # part of rtol of the squared weights below which a row is a light one
 _TRIES = 8  # lengths tried before the step is given up
@@ -83,7 +83,7 @@ class Late:
         # A long exponential step must not jump over the rest that is waited for.
         waits = self._going and state.plan.stop.converged
         due = (waits or pace.accepted >= self._next_look) and self._slow()
-        stiff = pace.stiff >= _STIFF and pace.accepted >= self._next and self._pays(until - state.time)
+        stiff = pace.stiff >= _STIFF and self._spent >= self._next and self._pays(until - state.time)
         if not (due or self._going or stiff):
             return None
         rested = self._rested(until) if due else None
@@ -256,4 +256,9 @@ class Late:
 
     def _give_up(self) -> None:
         """Back to explicit steps for a while."""
-        self._going, self._next, self.state.pace.stiff = False, self.state.pace.accepted + _LATER, 0
+        self._going, self._next, self.state.pace.stiff = False, self._spent + _LATER, 0
+
+    @property
+    def _spent(self) -> int:
+        """Explicit steps so far, and events: one of these costs about as much (wide seed 8122 has 159 in a step)."""
+        return self.state.pace.accepted + len(self.state.noted)
