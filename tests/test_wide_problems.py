@@ -1,7 +1,9 @@
 """Random problems from the widest ranges, each at two tolerances, and many against methods of others."""
 
+import dataclasses
 import math
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +25,11 @@ from tests.wide import (
     amplification,
     branched,
     budget,
+    distance,
     examine,
+    last_common,
+    main,
+    recorded,
     table,
 )
 
@@ -60,12 +66,16 @@ class TestOnceBeyondTheirTime:
     @pytest.mark.parametrize(
         "seed",
         [
+            1267,  # slides that end and begin because stiffness stirs up what holds them, and no step gets far
             1954,  # slides that rounding of large pulls drove off their lines, at any tolerance
             2399,  # a row that is zero, and would grow beyond all numbers
             2895,  # exponential steps that end where they begin, by an event of which nothing follows
             3281,  # a curved valley, stiff by 10⁸
+            3679,  # more dimensions than lines, and many neurons that only these would let fold
             5106,  # a neuron at rest at w = 0, asked after every step whether it still does
             7971,  # short steps that are held by stability, and never counted as stiff
+            8122,  # the same slides in one step again and again, while exponential steps wait for their turn
+            8324,  # a slide on a line of many samples, ended by rounding of what cancels there
         ],
     )
     def test_it_comes_to_its_end(self, seed: int) -> None:
@@ -252,6 +262,27 @@ class TestTheExcuseItself:
         start, data = bf.Network([[[1.0]], [[-1.0 + 1e-7]]], 1.0), bf.Dataset([[1.0]], [1.0])
         run = bf.gradient_flow(start, data, until=30.0, save=SAVES, rtol=TIGHT)
         assert amplification(run, start, data, {"until": 30.0}) > 1e4
+
+    def test_runs_that_end_early_are_compared_where_the_shorter_one_ended(self) -> None:
+        rng = np.random.default_rng(1)
+        data = bf.Dataset(rng.normal(size=(6, 3)), rng.normal(size=6))
+        start, other = (bf.Network.init([3, 5, 1], 0.2, 0.5, seed) for seed in (0, 1))
+        whole, apart = (bf.gradient_flow(net, data, until=20.0, save=[0.0, 20.0], rtol=TIGHT) for net in (start, other))
+        short = bf.gradient_flow(start, data, until=20.0, save=[0.0, 20.0], rtol=LOOSE, max_steps=6)
+        assert not short.status.complete
+        assert 0 < last_common(short, whole) == short.times[-1] < 20.0
+        assert distance(short, whole) < ROOM * LOOSE < distance(short, apart)
+        shifted = dataclasses.replace(short, weights=tuple(layer * [[[1]], [[1.01]]] for layer in short.weights))
+        assert distance(shifted, whole) > ROOM * LOOSE  # only the last one differs: it is looked at
+
+    def test_verdicts_are_recorded_as_they_come(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "verdicts"
+        for seeds in (["1", "2"], ["2", "3"]):
+            monkeypatch.setattr("sys.argv", ["wide", "--record", str(path), "--seeds", *seeds])
+            main()
+        verdicts = recorded(path)
+        assert [verdict.seed for verdict in verdicts] == [1, 2, 3]
+        assert verdicts[1].statuses == examine(2).statuses
 
     def test_what_it_cannot_hide(self) -> None:
         assert math.isclose(ROOM * LOOSE * SEPARATRIX, 1e-2)  # the least that a separatrix allows
