@@ -26,7 +26,7 @@ void together(void (*work)(void *), void *shared, int64_t threads) {
 enum { MOST_HELPERS = 3 };
 enum { GONE = 0, WAITING = 1, CALLED = 2, WORKING = 3 };
 enum { LOOKS = 64 };   /* between looks at the clock */
-#define PATIENCE 2e-4  /* seconds: what Python does between two velocities takes less */
+#define PATIENCE 1e-3  /* seconds: what Python does between two velocities takes less */
 
 typedef struct {
     void (*work)(void *);
