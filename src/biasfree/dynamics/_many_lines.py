@@ -135,34 +135,39 @@ class _Block(NamedTuple):
 
 
 def _blocks(data: Data, size: int) -> Iterator[_Block]:
-    """So many lines each, filled up to fours by lines without samples; samples at the origin are the first one's.
-
-    Lines with zeros in the same rare dimensions are neighbours, so that many of these are zero in a whole block.
-    """
-    there = data.transposed != 0
-    order = (
-        np.lexsort(there[np.argsort(-there.sum(axis=1), kind="stable")]) if len(there) else np.arange(there.shape[1])
-    )
-    for begin in range(0, max(len(order), 1), size):
-        chosen = order[begin : begin + size]
-        kept = np.flatnonzero(there[:, chosen].any(axis=1))
-        more = _fours(max(len(chosen), 1)) - len(chosen)
-        counts = np.diff(data.begin)[chosen]
-        samples = np.repeat(data.begin[chosen] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        transposed = _filled(data.transposed[np.ix_(kept, chosen)], more)
-        across = np.zeros((transposed.shape[1], _fours(len(kept))))
-        across[:, : len(kept)] = transposed.T
+    """So many lines each, filled up to fours by lines without samples; samples at the origin are the first one's."""
+    data = _neighboured(data)
+    directions, ends = np.ascontiguousarray(data.directions), data.begin
+    for first in range(0, max(len(directions), 1), size):
+        chosen = slice(first, first + size)
+        own, begin = directions[chosen], ends[first : first + size + 1]
+        kept, more, samples = np.flatnonzero(own.any(axis=0)), _fours(max(len(own), 1)) - len(own), slice(*begin[[0, -1]])
+        across = np.zeros((len(own) + more, _fours(len(kept))))
+        across[: len(own), : len(kept)] = own[:, kept]
         part = data._replace(
-            transposed=transposed,
-            begin=np.concatenate([[0], np.cumsum(counts), np.full(more, counts.sum())]).astype(np.int64),
-            position=np.ascontiguousarray(data.position[samples]),
-            target=np.ascontiguousarray(data.target[samples]),
-            powers=_filled(data.powers[:, chosen], more),
-            sums=_filled(data.sums[:, :, chosen], more),
-            given=np.zeros((0, 2 * data.outputs, transposed.shape[1])),
-            offset=data.offset if begin == 0 else 0.0,
-        )
+            transposed=np.ascontiguousarray(across[:, : len(kept)].T),
+            begin=np.concatenate([begin, np.full(more, begin[-1])]) - begin[0],
+            position=data.position[samples], target=data.target[samples],
+            powers=_filled(data.powers[:, chosen], more), sums=_filled(data.sums[:, :, chosen], more),
+            given=np.zeros((0, 2 * data.outputs, len(across))), offset=data.offset if first == 0 else 0.0,
+        )  # fmt: skip
         yield _Block(part, across, kept.astype(np.int64))
+
+
+def _neighboured(data: Data) -> Data:
+    """The lines in another order: with zeros in the same rare dimensions they are neighbours, so that many of these are
+    zero in a whole block."""
+    there = data.transposed != 0
+    if not len(there):
+        return data
+    order = np.lexsort(there[np.argsort(-there.sum(axis=1), kind="stable")])
+    counts = np.diff(data.begin)[order]
+    begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    samples = np.repeat(data.begin[order] - begin[:-1], counts) + np.arange(begin[-1])
+    return data._replace(
+        transposed=data.transposed[:, order], begin=begin, position=data.position[samples],
+        target=data.target[samples], powers=data.powers[:, order], sums=data.sums[:, :, order],
+    )  # fmt: skip
 
 
 def _filled(array: np.ndarray, more: int) -> np.ndarray:
