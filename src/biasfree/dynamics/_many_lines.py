@@ -30,6 +30,7 @@ Flat = Float[np.ndarray, "size"]
 BLOCK, _GROUP = 96, 16  # lines of a block at most, and neurons that are taken together, as in C
 _CACHED = 24_000  # numbers wᵀd of a block: with all beside them they fit into half a megabyte
 _PARTS = 4  # of all blocks, whose sums are added at the end
+_LINE = 8  # numbers of a cache line: four that lie in two of them take as long to read as eight
 _WIDE = structure(
     "Wide",
     "p blocks across kept ends room d slope at_zero "
@@ -56,6 +57,7 @@ class ManyLines:
         parts = min(_PARTS, len(blocks))
         room = (width + 4 * self._outputs + 1) * BLOCK + (width + self._outputs + _GROUP) * padded
         room += (self._outputs + width) * padded + width * outputs_padded
+        room = -(-room // _LINE) * _LINE
         self._linear, self._levels = np.empty((self._outputs, self._dim)), np.empty(len(blocks))
         self._own = address(self._linear), address(self._levels)
         self._held = (  # by what C reads
@@ -63,8 +65,8 @@ class ManyLines:
             (type(data.c) * len(blocks))(*(block.data.c for block in blocks)),
             np.array([address(block.across) for block in blocks], dtype=np.int64),
             np.array([address(block.kept, np.int64) for block in blocks], dtype=np.int64),
-            np.linspace(0, len(blocks), parts + 1).astype(np.int64),
-            np.empty((parts, room)),
+            _ends(blocks, parts),
+            _aligned(parts, room),
         )
         _, c_blocks, across, kept, ends, rooms = self._held
         self._wide: Any = _WIDE(
@@ -142,10 +144,12 @@ def _blocks(data: Data, size: int) -> Iterator[_Block]:
         chosen = slice(first, first + size)
         own, begin = directions[chosen], ends[first : first + size + 1]
         kept, more, samples = np.flatnonzero(own.any(axis=0)), _fours(max(len(own), 1)) - len(own), slice(*begin[[0, -1]])
-        across = np.zeros((len(own) + more, _fours(len(kept))))
+        across = _aligned(len(own) + more, _fours(len(kept)))
         across[: len(own), : len(kept)] = own[:, kept]
+        transposed = _aligned(len(kept), len(across))
+        transposed[...] = across[:, : len(kept)].T
         part = data._replace(
-            transposed=np.ascontiguousarray(across[:, : len(kept)].T),
+            transposed=transposed,
             begin=np.concatenate([begin, np.full(more, begin[-1])]) - begin[0],
             position=data.position[samples], target=data.target[samples],
             powers=_filled(data.powers[:, chosen], more), sums=_filled(data.sums[:, :, chosen], more),
@@ -168,6 +172,20 @@ def _neighboured(data: Data) -> Data:
         transposed=data.transposed[:, order], begin=begin, position=data.position[samples],
         target=data.target[samples], powers=data.powers[:, order], sums=data.sums[:, :, order],
     )  # fmt: skip
+
+
+def _ends(blocks: list[_Block], parts: int) -> Int[np.ndarray, "parts+1"]:
+    """Of parts that take about as long as each other: two products with all dimensions, three with all outputs."""
+    costs = [len(block.across) * (2 * len(block.kept) + 3 * block.data.outputs) for block in blocks]
+    until = np.concatenate([[0], np.cumsum(costs)])
+    return np.abs(until - np.linspace(0, until[-1], parts + 1)[:, None]).argmin(axis=1).astype(np.int64)
+
+
+def _aligned(rows: int, columns: int) -> Float[np.ndarray, "rows columns"]:
+    """Zeros that begin with a cache line."""
+    wide = np.zeros(rows * columns + _LINE)
+    begin = -address(wide) % (8 * _LINE) // 8
+    return wide[begin : begin + rows * columns].reshape(rows, columns)
 
 
 def _filled(array: np.ndarray, more: int) -> np.ndarray:

@@ -16,6 +16,7 @@
 
 enum { SET = 0, ADD = 1 }; /* what is done with a product */
 enum { GROUP = 16, BLOCK = 96 }; /* neurons whose pulls are made together, lines of a block at most */
+#define ALIGNED __attribute__((aligned(64))) /* to cache lines, as Python aligns what blocks read */
 #define LEAST_TOTAL 1e-280 /* of losses, above what underflows */
 
 typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
@@ -95,7 +96,7 @@ static void block_outputs(const Wide *wide, int64_t n, const double *w, const do
                           const Room *room) {
     const Data *data = wide->blocks + n;
     const int64_t lines = data->lines, dim = data->dim, width = wide->width, outputs = wide->outputs;
-    double shaped[GROUP * BLOCK], *even = room->work + outputs * lines;
+    double shaped[GROUP * BLOCK] ALIGNED, *even = room->work + outputs * lines;
     memset(room->work, 0, sizeof(double) * (size_t)(2 * outputs * lines));
     if (wide->odd)
         product(taken(wide, n, linear), data->transposed, lines, dim, room->work, lines, outputs, lines, SET);
@@ -117,7 +118,7 @@ static void block_pulls(const Wide *wide, int64_t n, const double *v, const Room
     const int64_t lines = data->lines, width = wide->width, outputs = wide->outputs, few = wide->outputs_padded;
     const int64_t padded = fours(data->dim), whole = data->dim == wide->dim;
     const double *across = wide->across[n], *q = room->work + outputs * lines;
-    double own[GROUP * BLOCK];
+    double own[GROUP * BLOCK] ALIGNED;
     if (wide->odd) {
         double *to = whole ? room->all : room->columns;
         product((Factor){room->work, lines, 1, NULL}, across, padded, lines, to, padded, outputs, padded, whole ? ADD : SET);
