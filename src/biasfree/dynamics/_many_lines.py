@@ -143,7 +143,8 @@ def _blocks(data: Data, size: int) -> Iterator[_Block]:
     for first in range(0, max(len(directions), 1), size):
         chosen = slice(first, first + size)
         own, begin = directions[chosen], ends[first : first + size + 1]
-        kept, more, samples = np.flatnonzero(own.any(axis=0)), _fours(max(len(own), 1)) - len(own), slice(*begin[[0, -1]])
+        kept, more = np.flatnonzero(own.any(axis=0)), _fours(max(len(own), 1)) - len(own)
+        samples = slice(begin[0], begin[-1])
         across = _aligned(len(own) + more, _fours(len(kept)))
         across[: len(own), : len(kept)] = own[:, kept]
         transposed = _aligned(len(kept), len(across))
