@@ -55,7 +55,7 @@ class ManyLines:
         padded, outputs_padded = _fours(self._dim), _fours(self._outputs)
         blocks = list(_blocks(data, max(12, min(BLOCK, _CACHED // width // 12 * 12))))
         parts = min(_PARTS, len(blocks))
-        room = (width + 4 * self._outputs + 1) * BLOCK + (width + self._outputs + _GROUP) * padded
+        room = (width + 4 * self._outputs + 1) * BLOCK + (self._outputs + _GROUP) * padded
         room += (self._outputs + width) * padded + width * outputs_padded
         room = -(-room // _LINE) * _LINE
         self._linear, self._levels = np.empty((self._outputs, self._dim)), np.empty(len(blocks))

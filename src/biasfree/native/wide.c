@@ -144,7 +144,7 @@ static int64_t sums_size(const Wide *wide) {
 }
 
 /* The room of a thread for a part; Python makes as many as there are parts, of (width + 4 outputs + 1) BLOCK and
-   (width + outputs + GROUP) padded numbers, which stay in the thread's cache, and as many as the sums are. */
+   (outputs + GROUP) padded numbers, which stay in the thread's cache, and as many as the sums are. */
 static Room room_of(const Wide *wide, int64_t thread, int64_t part) {
     double *along = wide->room + thread * wide->room_size, *work = along + wide->width * BLOCK;
     double *columns = work + (4 * wide->outputs + 1) * BLOCK;
