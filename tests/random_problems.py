@@ -70,7 +70,7 @@ def wide_problem(seed: int) -> tuple[bf.Network, bf.Dataset, dict[str, Any]]:
     slope = float(rng.choice([0.0, rng.uniform(0, 1), 1.0], p=[0.5, 0.4, 0.1]))
     scale = 10 ** rng.uniform(*((-4, 1) if rng.random() < 0.5 else (-200, 1)))
     first, second = _wide_start(rng, inputs, width, scale)
-    outputs = _outputs(inputs, first, second, slope)
+    outputs = outputs_of(inputs, first, second, slope)
     if loss == "exponential" and np.abs(outputs).max() > 100:  # or else the first loss is infinite
         shrink = np.sqrt(100 / np.abs(outputs).max())
         first, second, outputs = first * shrink, second * shrink, outputs * shrink**2
@@ -165,9 +165,10 @@ def _wide_start(
     return first, second
 
 
-def _outputs(inputs: np.ndarray, first: np.ndarray, second: np.ndarray, slope: float) -> np.ndarray:
+def outputs_of(inputs: np.ndarray, first: np.ndarray, second: np.ndarray, slope: float) -> np.ndarray:
+    """Of a network of two layers, per sample; for the second layer's weights in a row one more axis of length 1."""
     before = inputs @ first.T
-    return np.where(before > 0, before, slope * before) @ second
+    return np.where(before > 0, before, slope * before) @ second.T
 
 
 def _time_scale(

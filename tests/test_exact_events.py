@@ -21,6 +21,7 @@ from biasfree.dynamics.exact._methods import basis
 from biasfree.dynamics.exact._sliding import nobody_slides, written
 from biasfree.lines import lines
 from biasfree.switching import Settled, from_zero, settle
+from tests.exact_reference import reference_flow
 
 seeds = st.integers(0, 10**6)
 
@@ -201,7 +202,7 @@ class TestMargins:
         found, expected = pulls_of(z, data, pattern.side), self.direct(z, data, pattern)
         for values in sought.values:
             np.testing.assert_allclose(values[:-1].reshape(4, 3)[:, :2], expected, atol=1e-12)
-        size = np.abs(z[pattern.slides[:, 0], 4:]).max(axis=1) * (found.whole + data.mass)
+        size = np.abs(z[pattern.slides[:, 0], 4:]).max(axis=1) * found.scale
         np.testing.assert_allclose(
             sought.beyond, np.broadcast_to(np.maximum(0.0, -expected.min(axis=1) / size), (8, 4)), atol=1e-14
         )
@@ -411,3 +412,43 @@ class TestEvents:
 
     def test_groups_move_as_one(self, runs) -> None:
         np.testing.assert_allclose(runs[0].losses, runs[1].losses, atol=1e-7)
+
+
+class TestPullsThatCancel:
+    """Samples of both labels on one line pull against each other: rounding is that of their sizes, not of their sum."""
+
+    @pytest.mark.parametrize("clock", ["time", "loss"])
+    @pytest.mark.parametrize("loss", ["logistic", "exponential"])
+    def test_the_size_that_rounding_is_measured_by(self, loss: str, clock: str) -> None:
+        rng = np.random.default_rng(0)
+        inputs, labels, z = rng.normal(size=(20, 1)), np.sign(rng.normal(size=20)), rng.normal(size=(3, 2))
+        data = by_line(lines(inputs), bf.Dataset(inputs, labels), 0.2, loss, clock, 0.0)
+        before = inputs @ z[:, 0][None]
+        margins = labels * (np.where(before > 0, before, 0.2 * before) @ z[:, 1])
+        falls = np.exp(-margins) if loss == "exponential" else 1 / (1 + np.exp(margins))
+        level = np.mean(np.exp(-margins) if loss == "exponential" else np.log1p(np.exp(-margins)))
+        expected = np.mean(falls * np.abs(inputs[:, 0])) / (level if clock == "loss" else 1.0)
+        side = np.where(z[:, :1] @ data.transposed > 0, 1.0, -1.0)
+        assert float(pulls_of(z, data, side).mass) == pytest.approx(expected, rel=1e-13)
+
+    def test_a_slide_among_them_does_not_end_on_noise(self) -> None:
+        """The neurons fit what they can; what then pulls at the one that slides is rounding, of either sign.
+
+        It was let go, and met its line again, for ever.
+        """
+        rng = np.random.default_rng(95)
+        samples, width = int(rng.integers(10, 60)), int(rng.integers(2, 12))
+        inputs = rng.normal(size=(samples, 1)) * 10 ** rng.uniform(0, 2.5)
+        data = bf.Dataset(inputs, np.where(rng.normal(size=samples) > 0, 1.0, -1.0))
+        start = Network([rng.normal(size=(width, 1)) * 0.5, rng.normal(size=(1, width)) * 0.5], 0.0)
+        run = bf.gradient_flow(
+            start, data, loss="exponential", clock="loss", until=1.0, save=4, method="exact", max_steps=4000
+        )
+        assert run.status.name == "reached"
+        first, second = map(np.asarray, start.weights)
+        reference = reference_flow(
+            inputs, np.asarray(data.targets), first, second[0], slope=0.0, loss="exponential", clock="loss", until=1.0,
+            save=4, escape=True, weight_decay=0.0,
+        )  # fmt: skip
+        np.testing.assert_allclose(run.weights[0][-1], reference.first[-1], atol=1e-6)
+        np.testing.assert_allclose(run.weights[1][-1][0], reference.second[-1], atol=1e-6)

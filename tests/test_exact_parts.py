@@ -347,6 +347,60 @@ class TestLate:
         truth = solve_ivp(moving, (0, 0.03), z.ravel(), method="DOP853", rtol=1e-13, atol=1e-16).y[:, -1]
         np.testing.assert_allclose(step.at(0.03), truth.reshape(z.shape), rtol=1e-8, atol=1e-11)
 
+    @pytest.mark.parametrize(
+        ("dim", "loss", "clock", "decay", "rests"),
+        [
+            (3, "square", "time", 0.05, False),
+            (7, "square", "time", 0.0, False),
+            (7, "square", "time", 0.4, True),
+            (7, "logistic", "loss", 0.4, False),
+        ],
+    )
+    def test_few_rows_stand_for_all_that_slide(
+        self, dim: int, loss: str, clock: str, decay: float, rests: bool
+    ) -> None:
+        """Twenty of thirty slide on the first line, one may rest at w = 0; against another method on all of them.
+
+        Two lines: of w only the part in their plane is seen, all else fades.
+        """
+        rng = np.random.default_rng(3)
+        inputs, labels = rng.normal(size=(4, dim))[[0, 1, 0, 1]] * np.array([[1], [1], [-0.5], [2]]), [1.0, -1, 1, 1]
+        data = by_line(lines(inputs), bf.Dataset(inputs, np.array(labels)), 0.2, loss, clock, decay)
+        z, slides, line = 0.3 * rng.normal(size=(30, dim + 1)), np.arange(20), data.directions[0]
+        z[:20, :dim] -= np.outer(z[:20, :dim] @ line, line)
+        side = np.where(z[:, :dim] @ data.transposed < 0, -1.0, 1.0)
+        side[:20, 0] = 0.0
+        pattern = nobody_slides(side, np.arange(30), dim)
+        pattern.basis[:20, 0], pattern.span[:20] = line, 1
+        pattern = pattern._replace(
+            slides=np.column_stack([slides, 0 * slides]), dual=np.repeat(data.directions[:1], 20, axis=0)
+        )
+        if rests:
+            z[29, :dim] = 0.0
+            pattern = written(pattern, data, 29, side[29], np.zeros(2, dtype=bool), everything=True)
+        step = LateStep(z, data, pattern, 1e-14)
+        assert len(step.modes.rates) <= 7 * 4 * 4 + 4 < z.size
+
+        def moving(_: float, flat: np.ndarray) -> np.ndarray:
+            state = flat[:-1].reshape(z.shape)
+            found = velocity(state, pulls_of(state, data, side), pattern).ravel()
+            return np.append(found, np.sum(found**2))
+
+        assert step.try_length(0.01, 1e-9, 0.0) <= 1
+        step.arcs()
+        truth = solve_ivp(moving, (0, 0.01), np.append(z, 0.0), method="DOP853", rtol=1e-13, atol=1e-16).y[:, -1]
+        np.testing.assert_allclose(step.at(0.01), truth[:-1].reshape(z.shape), rtol=1e-8, atol=1e-11)
+        assert step.energy(0.01) == pytest.approx(truth[-1], rel=1e-8)
+        assert np.abs(step.at(0.01)[:20, :dim] @ line).max() < 1e-14
+
+    def test_nothing_heavy(self) -> None:
+        """Rows that are all zero stay so."""
+        data = by_line(lines(np.eye(3)[:2]), bf.Dataset(np.eye(3)[:2], np.ones(2)), 0.2, "square", "time", 0.1)
+        step = LateStep(np.zeros((2, 4)), data, nobody_slides(np.ones((2, 2)), np.arange(2), 3), 1e-9)
+        assert step.try_length(1.0, 1e-9, 1e-12) <= 1
+        step.arcs()
+        assert not step.at(1.0).any()
+
     def test_along_a_curved_valley_steps_are_as_long_as_the_way_allows(self) -> None:
         """Of f = wv with decay: wv rests a hundred million times faster than w² − v² = e^{−2λt} falls.
 

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import functools
+import json
 import math
 import multiprocessing
 import signal
@@ -10,13 +11,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import biasfree as bf
-from tests.random_problems import SECONDS, is_large, wide_problem
+from biasfree import losses
+from tests.random_problems import SECONDS, is_large, outputs_of, wide_problem
 
 LOOSE, TIGHT = 1e-6, 1e-10
 ROOM = 100  # times the larger tolerance: how far two runs may be apart
@@ -40,6 +43,7 @@ STATUSES = (
     "inaccurate",
     "not finite",
 )
+REFUSED = STATUSES[-2:]  # results that say of themselves that they are wrong
 
 
 class OverBudgetError(Exception):
@@ -127,7 +131,7 @@ def examine(seed: int, seconds: float | None = None) -> Verdict:
     names = tuple(run.status.name for run in runs.values())
     incomplete = tuple(run.status.message for run in runs.values() if not run.status.complete)
     verdict = replace(verdict, statuses=names, incomplete=incomplete, branched=any(map(branched, runs.values())))
-    if verdict.reasons or incomplete:
+    if verdict.reasons or not set(names).isdisjoint(REFUSED):
         return verdict
     return agreement(verdict, runs, start, data, options, seconds)
 
@@ -141,7 +145,12 @@ def agreement(
     seconds: float,
 ) -> Verdict:
     """Compare the tolerances; allow for a branch that is told, for what steps say, and for the flow's amplification."""
-    difference = distance(runs[LOOSE], runs[TIGHT])
+    try:
+        with budget(seconds):
+            difference = distance(runs[LOOSE], runs[TIGHT])
+    except (OverBudgetError, RuntimeError) as error:
+        why = str(error) or f"longer than {seconds:g} s to where both came"
+        return replace(verdict, reasons=(*verdict.reasons, why))
     verdict = replace(verdict, difference=difference)
     room = ROOM * LOOSE
     if difference <= room:
@@ -152,7 +161,7 @@ def agreement(
         return replace(verdict, excused="as far as adaptive steps say that they are off")
     try:
         with budget(4 * seconds):
-            grows = amplification(runs[TIGHT], start, data, options)
+            grows = amplification(runs[TIGHT], start, data, options, last_common(runs[LOOSE], runs[TIGHT]))
     except OverBudgetError:
         grows = math.nan
     verdict = replace(verdict, amplification=grows)
@@ -224,28 +233,45 @@ def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:
         if abs(two.times[j] - t) <= 1e-12 * one.settings["until"]
     ]
     mine, theirs = map(list, zip(*shared, strict=True))
+    pairs = [(a[mine], b[theirs]) for a, b in zip(one.weights, two.weights, strict=True)]
+    off = np.abs(one.losses[mine] - two.losses[theirs]).max()
+    if not (one.status.complete and two.status.complete):  # compared where the shorter one ended, too
+        ends = [run.at(last_common(one, two)) for run in (one, two)]
+        pairs += zip(*(end.weights for end in ends), strict=True)
+        off = max(off, abs(loss_of(one, ends[0]) - loss_of(two, ends[1])))
     scale = max(np.abs(layer).max() for run in (one, two) for layer in run.weights)
-    gaps = [
-        np.abs(a[mine] - b[theirs]).max() / scale if scale else 0.0
-        for a, b in zip(one.weights, two.weights, strict=True)
-    ]
-    losses = np.abs(one.losses[mine] - two.losses[theirs]).max()
-    gaps.append(losses / one.losses[0] if one.losses[0] else losses)
+    gaps = [np.abs(a - b).max() / scale if scale else 0.0 for a, b in pairs]
+    gaps.append(off / one.losses[0] if one.losses[0] else off)
     return float(max(gaps))
 
 
-def amplification(run: bf.Trajectory, start: bf.Network, data: bf.Dataset, options: dict[str, Any]) -> float:
-    """By how much the flow makes a small disturbance grow: two at the start, one at the third and the sixth save.
+def loss_of(run: bf.Trajectory, network: bf.Network) -> float:
+    """The loss of a run, at some other network."""
+    outputs = outputs_of(run.dataset.inputs, *map(np.asarray, network.weights), network.slope)
+    return float(losses.get(run.settings["loss"]).value(outputs.T, np.asarray(run.dataset.targets).reshape(1, -1)))
+
+
+def last_common(one: bf.Trajectory, two: bf.Trajectory) -> float:
+    """The last time that both runs came to."""
+    return float(min(one.times[-1], two.times[-1]))
+
+
+def amplification(
+    run: bf.Trajectory, start: bf.Network, data: bf.Dataset, options: dict[str, Any], end: float | None = None
+) -> float:
+    """By how much the flow makes a small disturbance grow until ``end``: two at the start, one at saves 3 and 6.
 
     Runs of the smaller tolerance, disturbed relative to each neuron, in the same units as ``distance``.
     """
     grown = []
+    end = run.times[-1] if end is None else end
+    times = np.append(run.times[run.times < end], end)
     for number, when in enumerate((0, 0, 3, 6)):
-        if when >= len(run.times) - 1:
+        if when >= len(times) - 1:
             continue
         rng = np.random.default_rng(number)
-        rest = {**options, "until": run.times[-1] - run.times[when], "rtol": TIGHT}
-        rest["save"] = np.asarray(run.times[when:]) - run.times[when]
+        rest = {**options, "until": end - times[when], "rtol": TIGHT}
+        rest["save"] = times[when:] - times[when]
         rest["save"][-1] = rest["until"]
         first, second = (np.array(layer[when]) for layer in run.weights)
         same = bf.gradient_flow(bf.Network([first, second], start.slope), data, **rest)
@@ -305,6 +331,16 @@ def kind_of(reason: str) -> str:
     return next((word for word in (*words, "admissibility") if word in reason), reason.split(" at rtol")[0][:60])
 
 
+def recorded(path: Path | None) -> list[Verdict]:
+    """The verdicts that a file of ``--record`` holds, a line each."""
+    if path is None or not path.exists():
+        return []
+    return [
+        Verdict(**{key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(line).items()})
+        for line in path.read_text().splitlines()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0)
@@ -313,10 +349,12 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, choices=(1, 2))
     parser.add_argument("--seconds", type=float, default=None, help="what one run may last")
     parser.add_argument("--follow", action="store_true", help="tell failures as they are found")
+    parser.add_argument("--record", type=Path, help="write every verdict here as it comes; those it holds are kept")
     options = parser.parse_args()
     seeds = options.seeds or range(options.first, options.first + options.count)
-    jobs = [(seed, options.seconds) for seed in seeds]
-    verdicts = []
+    verdicts = recorded(options.record)
+    held = {verdict.seed for verdict in verdicts}
+    jobs = [(seed, options.seconds) for seed in seeds if seed not in held]
     with contextlib.ExitStack() as stack:
         if options.processes == 1:
             found: Any = (examine(*job) for job in jobs)
@@ -325,6 +363,9 @@ def main() -> None:
             found = pool.imap(_examine, jobs, chunksize=5)
         for verdict in found:
             verdicts.append(verdict)
+            if options.record:
+                with options.record.open("a") as file:
+                    print(json.dumps(asdict(verdict)), file=file)
             if options.follow and (verdict.reasons or verdict.incomplete):
                 print(verdict.seed, *verdict.reasons, *verdict.incomplete, flush=True)
     print(table(verdicts))

@@ -57,7 +57,7 @@ Met pulled_across(const Room *room, const double *z, int64_t h, int64_t line) {
     const double *work = room->desk->work, *side = room->pattern->side + h * lines, *v = z + data->dim;
     Met met = {0.0, 0.0, 0.0, 0.0};
     for (int64_t k = 0; k < outputs; k++) met.strength += v[k] * work[(outputs + k) * lines + line];
-    for (int64_t i = 0; i < 2 * outputs * lines; i++) met.whole += fabs(work[i]);
+    for (int64_t i = 0; i <= 2 * outputs * lines; i++) met.whole += fabs(work[i]);
     for (int64_t l = 0; l < lines; l++) {
         double pull = 0.0, between = 0.0;
         for (int64_t k = 0; k < outputs; k++) {
@@ -68,7 +68,7 @@ Met pulled_across(const Room *room, const double *z, int64_t h, int64_t line) {
             between += data->transposed[j * lines + l] * data->transposed[j * lines + line];
         met.rest += between * pull;
     }
-    met.noise = ROUNDING * sqrt(dot(v, v, outputs)) * (met.whole + data->mass);
+    met.noise = ROUNDING * sqrt(dot(v, v, outputs)) * met.whole;
     return met;
 }
 

@@ -96,12 +96,13 @@ void bernstein(double x, double *weights) {
     }
 }
 
-/* Pulls that are given as a curve, at x. */
+/* Pulls that are given as a curve, at x; and the size that they are differences of, as `pulls` leaves it. */
 void given_pulls(const Data *data, double x, double *work) {
     const int64_t size = 2 * data->outputs * data->lines;
     double weights[NODES];
     bernstein(x, weights);
     memset(work, 0, sizeof(double) * (size_t)size);
+    work[size] = data->mass;
     for (int n = 0; n < NODES; n++)
         for (int64_t i = 0; i < size; i++) work[i] += weights[n] * data->given[n * size + i];
 }
@@ -234,13 +235,16 @@ static void square_pulls(double *work, const Data *data) {
     }
 }
 
-/* Overwrite lin and even by p and q; on the loss clock `shift` is ln L. */
+/* Overwrite lin and even by p and q; on the loss clock `shift` is ln L. The number after them becomes the size that they
+   are differences of: Σ|et|/P, or of square loss, whose residuals are differences themselves, Σ|ty|/P. */
 void pulls(double *work, const Data *data, double shift) {
     const int64_t lines = data->lines, outputs = data->outputs;
-    double *sums = work + (2 * outputs + 1) * lines;
+    double *sums = work + (2 * outputs + 1) * lines, mass = 0.0;
     Rivals rivals = {0, 0.0, 0.0, 0.0};
+    if (lines == 0) return;
     if (data->loss == SQUARE) {
         square_pulls(work, data);
+        work[2 * outputs * lines] = data->mass;
         return;
     }
     memset(sums, 0, sizeof(double) * (size_t)(2 * outputs * lines));
@@ -258,8 +262,10 @@ void pulls(double *work, const Data *data, double shift) {
                     at_once ? all[k] : residual_of(output(work, data, k, line, t), y[k], k, data, &rivals, shift);
                 sums[k * lines + line] += residual * t;
                 sums[(outputs + k) * lines + line] += residual * fabs(t);
+                mass += fabs(residual * t);
             }
         }
+    work[2 * outputs * lines] = mass / data->samples;
     for (int64_t i = 0; i < outputs * lines; i++) {
         work[i] = data->a * sums[i] / data->samples;
         work[outputs * lines + i] = data->b * sums[outputs * lines + i] / data->samples;
@@ -462,10 +468,11 @@ PUBLIC void biasfree_levels(int64_t states, const double *z, int64_t rows, int64
     }
 }
 
-/* ln L, p and q of several states from what their lines put out, (states, outputs, lines) each; `work` as above. Without
-   room for the levels they are found only where the clock needs them. */
+/* ln L, p, q and the size that these are differences of, of several states from what their lines put out,
+   (states, outputs, lines) each; `work` as above. Without room for the levels they are found only where the clock needs
+   them. */
 PUBLIC void biasfree_pulls(int64_t states, const double *lin, const double *even, const Data *data, double *levels,
-                           double *p, double *q, double *work) {
+                           double *p, double *q, double *masses, double *work) {
     const int64_t size = data->outputs * data->lines;
     const size_t bytes = sizeof(double) * (size_t)size;
     for (int64_t n = 0; n < states; n++) {
@@ -476,5 +483,6 @@ PUBLIC void biasfree_pulls(int64_t states, const double *lin, const double *even
         pulls(work, data, data->by_loss ? level : 0.0);
         memcpy(p + n * size, work, bytes);
         memcpy(q + n * size, work + size, bytes);
+        if (masses) masses[n] = size ? work[2 * size] : 0.0;
     }
 }

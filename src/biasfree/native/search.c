@@ -145,14 +145,14 @@ static int64_t crossings(const double *curve, double blur, const Data *data, con
     return count;
 }
 
-/* All pulls together: what rounding is a part of. */
+/* All pulls together, and the size that they are differences of: what rounding is a part of. */
 static double whole_of(const double *work, const Data *data) {
-    double whole = data->mass;
-    for (int64_t i = 0; i < 2 * data->outputs * data->lines; i++) whole += fabs(work[i]);
+    double whole = 0.0;
+    for (int64_t i = 0; data->lines > 0 && i <= 2 * data->outputs * data->lines; i++) whole += fabs(work[i]);
     return whole;
 }
 
-/* Both margins of a slide, where `work` holds p and q and `whole` all of them together, and how far it is beyond its end.
+/* Both margins of a slide, where `work` holds what `pulls` left there and `whole` all of it together, and how far it is beyond its end.
 
    A slide on line l has ς s_l = μ with s_l = v·q_l < 0 and μ = −B·ẇ_free. Its margins are −s_l ± μ, both positive while
    |ς| < 1 and the line attracts, plus what ROUNDING of all the pulls may have made of them. */
@@ -178,7 +178,7 @@ static Margins margins_of(const double *z, const double *work, double whole, con
                      judged ? largest(0.0, (strength + fabs(free)) / (extent * whole)) : 0.0};
 }
 
-/* Whether a slide is over at rows `z`, where `work` holds p and q. */
+/* Whether a slide is over at rows `z`, where `work` holds what `pulls` left there. */
 int has_ended(const double *z, const double *work, const Data *data, const Pattern *pattern, int64_t which) {
     const Margins now = margins_of(z, work, whole_of(work, data), data, pattern, which);
     return now.one < 0.0 || now.other < 0.0;

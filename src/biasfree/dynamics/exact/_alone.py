@@ -181,9 +181,10 @@ def _gone(
 ) -> tuple[Ways | None, float, Float[np.ndarray, "rows columns"], float, np.ndarray, int]:
     """Ways of rows alone, or none, the step's end, what is added to rows and energy, the pulls, and ``decided``."""
     lin, even = line_outputs(on_curve(AT_NODES, step.curve), step.data, step.pattern.side)
-    p, q = line_forces(lin, even, step.data)
+    mass = np.empty(len(lin))
+    p, q = line_forces(lin, even, step.data, mass=mass)
     given, begin = on_curve(FROM_NODES, np.concatenate([p, q], axis=1)), light[0].time
-    ways, end, decided = follow(step, light, given, limits, end)
+    ways, end, decided = follow(step, light, given, float(mass.max()), limits, end)
     for _ in range(_TRIES):
         ways = ways.before(end) if ways is not None else None
         if ways is None or not ways.rows.size:
@@ -312,4 +313,5 @@ def _kept_dead(step: Step, ways: Ways, given: np.ndarray, end: float, added: Flo
 
 def _pulls(p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray) -> Pulls:
     """Pulls of several states of rows with these sides, whose loss nobody asks for."""
-    return Pulls(np.zeros(len(p)), np.full(len(p), data.decay), p, q, matrices_of(p, q, data, side))
+    unknown = np.full(len(p), np.nan)
+    return Pulls(unknown, np.full(len(p), data.decay), p, q, unknown, matrices_of(p, q, data, side))

@@ -1,9 +1,9 @@
 """Neurons of one activation cell: as many as there are columns stand for all of them, exactly.
 
-Rows on the same side of every line, which slide on none, obey one and the same linear equation ż = A(t)z, and put out
-what depends on their ZᵀZ alone. With Z = QR, the columns of Q orthonormal, the rows of R obey that equation too and
-have the same RᵀR: they are a gradient flow of their own, of at most D + K rows, and Z(t) = QR(t) for as long as no
-side changes. Without kinks (a = 1, b = 0) all neurons are in one cell.
+Rows on the same side of every line, or that slide on the same ones, obey one and the same linear equation ż = A(t)z,
+and put out what depends on their ZᵀZ alone. With Z = QR, the columns of Q orthonormal, the rows of R obey that equation
+too and have the same RᵀR: they are a gradient flow of their own, of at most D + K rows, and Z(t) = QR(t) for as long as
+no side changes. Without kinks (a = 1, b = 0) all neurons are in one cell.
 """
 
 from typing import NamedTuple
@@ -29,13 +29,13 @@ class Folded(NamedTuple):
 
 
 def cells(pattern: Pattern, rows: Int[np.ndarray, "rows"], has_kinks: bool) -> list[list[int]]:
-    """Those of some active rows that share a cell, as places among them; rows that slide are alone."""
+    """Those of some active rows that share a cell, as places among them; ς = 0 tells what a row slides on."""
     if not has_kinks:
         return [list(range(len(rows)))] if len(rows) else []
     some: dict[bytes, list[int]] = {}
-    sides, slides = pattern.side[rows].astype(np.int8), pattern.span[rows].tolist()
-    for place, (side, span) in enumerate(zip(sides, slides, strict=True)):
-        some.setdefault(side.tobytes() if span == 0 else b"%d" % place, []).append(place)
+    keys = np.column_stack([pattern.side[rows], pattern.span[rows]]).astype(np.int64)
+    for place, key in enumerate(keys):
+        some.setdefault(key.tobytes(), []).append(place)
     return list(some.values())
 
 

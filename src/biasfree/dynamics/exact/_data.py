@@ -29,6 +29,7 @@ from biasfree.native import address, structure
 SQUARE, LOGISTIC, EXPONENTIAL, CROSS_ENTROPY = 0, 1, 2, 3
 KINDS = {"square": SQUARE, "logistic": LOGISTIC, "exponential": EXPONENTIAL, "cross-entropy": CROSS_ENTROPY}
 
+_UNSPANNED = 1e-14  # part of the largest singular value: what rounding leaves of directions in one plane
 
 _DATA = structure(
     "Data",
@@ -53,7 +54,7 @@ class _Data(NamedTuple):
     by_loss: bool  # the clock
     samples: float  # P, those at the origin included
     offset: float  # their part of P·L
-    mass: float  # Σ|ty|/P for square loss, the size that its pulls are differences of; else 0
+    mass: float  # the size that pulls are differences of, where that is known: Σ|ty|/P for square loss
     given: Float[np.ndarray, "coefficients 2*outputs lines"]  # p and q as a curve in x (``_alone``), or nothing
     given_at: float  # its x at time 0
     given_rate: float  # how much x grows in a unit of time
@@ -76,6 +77,12 @@ class Data(_Data):
     def directions(self) -> Float[np.ndarray, "lines dim"]:
         """d_l, one in a row."""
         return self.transposed.T
+
+    @functools.cached_property
+    def span(self) -> Float[np.ndarray, "dim rank"]:
+        """An orthonormal basis of what the directions span."""
+        _, sizes, basis = np.linalg.svd(self.directions, full_matrices=False)
+        return np.ascontiguousarray(basis[sizes > _UNSPANNED * sizes.max(initial=0.0)].T)
 
     @property
     def outputs(self) -> int:

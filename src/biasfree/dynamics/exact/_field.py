@@ -28,6 +28,7 @@ class Pulls(NamedTuple):
         level: ln L.
         decay: λ, divided by L on the loss clock.
         p, q: per output and line.
+        mass: the size that these are differences of, Σ|et|/P; for square loss Σ|ty|/P.
         matrices: M_h of the active rows, what they slide on included.
     """
 
@@ -35,6 +36,7 @@ class Pulls(NamedTuple):
     decay: Float[np.ndarray, "*n"]
     p: Float[np.ndarray, "*n outputs lines"]
     q: Float[np.ndarray, "*n outputs lines"]
+    mass: Float[np.ndarray, "*n"]
     matrices: Float[np.ndarray, "*n active dim outputs"]
 
     def take(self, n: int) -> "Pulls":
@@ -46,6 +48,11 @@ class Pulls(NamedTuple):
         """Σ|p| + Σ|q|: what all lines together could pull."""
         return float(np.abs(self.p).sum() + np.abs(self.q).sum())
 
+    @property
+    def scale(self) -> float:
+        """What rounding of the pulls is measured by."""
+        return self.whole + float(self.mass)
+
 
 def pulls_of(
     states: Float[np.ndarray, "*n rows columns"], data: Data, side: Float[np.ndarray, "active lines"]
@@ -53,9 +60,10 @@ def pulls_of(
     """The pulls of a state, or of many: the equations of ``_data``, as the compiled steps have them too."""
     if len(data.given):
         level, decay, (p, q) = np.array(np.nan), np.array(data.decay), pulls_on_lines(states, data, side)
+        mass = np.array(data.mass)
     else:
-        level, decay, p, q = line_pulls(*line_outputs(states, data, side), data)
-    return Pulls(level, decay, p, q, matrices_of(p, q, data, side))
+        level, decay, p, q, mass = line_pulls(*line_outputs(states, data, side), data)
+    return Pulls(level, decay, p, q, mass, matrices_of(p, q, data, side))
 
 
 def pulls_on_lines(
@@ -91,12 +99,12 @@ def line_outputs(
 
 def line_pulls(
     lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """ln L, λ, p_l and q_l from what the lines put out."""
-    level = np.empty(lin.shape[:-2])
-    p, q = line_forces(lin, even, data, level)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """ln L, λ, p_l, q_l and the size that these are differences of, from what the lines put out."""
+    level, mass = np.empty(lin.shape[:-2]), np.empty(lin.shape[:-2])
+    p, q = line_forces(lin, even, data, level, mass)
     decay = data.decay * np.exp(-level) if data.by_loss and data.decay > 0 else np.full(level.shape, data.decay)
-    return level, decay, p, q
+    return level, decay, p, q, mass
 
 
 def across(pattern: Pattern) -> Float[np.ndarray, "active dim dim"]:

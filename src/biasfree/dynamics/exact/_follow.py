@@ -47,9 +47,12 @@ class Gone(NamedTuple):
     decided: int
 
 
-def follow(step: Step, light: list[Event], given: np.ndarray, limits: Limits, end: float) -> Gone:
-    """The ways of rows after their first events, until x = ``end`` or until one must stop; ``given`` are p and q."""
-    data = step.data._replace(given=given, given_at=0.0, given_rate=1 / step.length)
+def follow(step: Step, light: list[Event], given: np.ndarray, mass: float, limits: Limits, end: float) -> Gone:
+    """The ways of rows after their first events, until x = ``end`` or until one must stop.
+
+    p and q are ``given``, and the size that they are differences of is ``mass``.
+    """
+    data = step.data._replace(given=given, given_at=0.0, given_rate=1 / step.length, mass=mass)
     rows, met = np.array([event.row for event in light]), np.array([_line(event) for event in light])
     owned = np.isin(rows, step.pattern.owner[len(step.pattern.side) :])
     tried = np.flatnonzero(~owned & (met > _SEVERAL)) if len(data.transposed) > 1 else rows[:0]

@@ -52,7 +52,7 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_turn.argtypes, loaded.biasfree_turn.restype = [pointer] * 3 + [whole] * 2, None
     loaded.biasfree_levels.argtypes = [whole, pointer, whole, whole, *[pointer] * 4]
     loaded.biasfree_levels.restype = None
-    loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole, *[pointer] * 7], None
+    loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole, *[pointer] * 8], None
     loaded.biasfree_phis.argtypes, loaded.biasfree_phis.restype = [whole, pointer, whole, pointer], None
     loaded.biasfree_bend.argtypes, loaded.biasfree_bend.restype = [whole, *[pointer] * 8], None
     loaded.biasfree_collocate.argtypes, loaded.biasfree_collocate.restype = [number, *[pointer] * 6], None
@@ -145,14 +145,14 @@ def log_levels(
 
 def line_forces(
     lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data,
-    level: Float[np.ndarray, "*n"] | None = None,
+    level: Float[np.ndarray, "*n"] | None = None, mass: Float[np.ndarray, "*n"] | None = None,
 ) -> tuple[Float[np.ndarray, "*n outputs lines"], Float[np.ndarray, "*n outputs lines"]]:  # fmt: skip
-    """p and q from what the lines put out; ln L, if it is asked for, goes to ``level``."""
+    """p and q from what the lines put out; ln L and the size that these are differences of, if they are asked for."""
     lin, even = np.ascontiguousarray(lin), np.ascontiguousarray(even)
     p, q, room = np.empty_like(lin), np.empty_like(lin), np.empty((4 * data.outputs + 1) * lin.shape[-1])
     states = math.prod(lin.shape[:-2])
     engine().biasfree_pulls(
         states, address(lin), address(even), byref(data.c), None if level is None else address(level), address(p),
-        address(q), address(room),
+        address(q), None if mass is None else address(mass), address(room),
     )  # fmt: skip
     return p, q

@@ -147,7 +147,7 @@ def _followed(step: Step, crossed: Crossings, room: np.ndarray, pulls: Pulls, po
     asked = _PASSING(
         address(who, np.int64), address(lines, np.int64),
         *map(address, (times, begins, kicks, jumps, base, rest, summed, levels, power, *bends, room)),
-        length, ROUNDING * (pulls.whole + data.mass), count, points,
+        length, ROUNDING * pulls.scale, count, points,
     )  # fmt: skip
     desk, _ = room_for(curve.shape, data, pattern)
     if not engine().biasfree_kicks(

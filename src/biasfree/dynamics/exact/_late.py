@@ -28,7 +28,7 @@ import math
 from ctypes import byref
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from biasfree.dynamics.exact._arrays import Pattern
 from biasfree.dynamics.exact._data import Data
@@ -56,6 +56,12 @@ _MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES
 _RIDE = structure("Ride", "p riding spans bound means pulls mean room i arcs count")
 
 
+def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.ndarray, "active"]:
+    """Which rows are a part of J: not those of a squared size below ``light`` of the whole."""
+    squares = np.einsum("hd,hd->h", z, z)
+    return np.asarray(squares > light * squares.sum())
+
+
 class LateStep:
     """A linearised way from rows ``z``: the flow to any time within it."""
 
@@ -63,8 +69,7 @@ class LateStep:
         """Linearise; rows of a squared size below ``light`` of the whole are light ones."""
         self.z, self.data, self.pattern, self.light = z, data, pattern, light
         active = len(pattern.side)
-        squares = np.einsum("hd,hd->h", z[:active], z[:active])
-        is_heavy = squares > light * squares.sum()
+        is_heavy = are_heavy(z[:active], light)
         self.heavy, lighter = np.flatnonzero(is_heavy), np.flatnonzero(~is_heavy)
         self.riding = np.concatenate([lighter, np.arange(active, len(z))])
         self.modes = Modes(z, data, pattern, self.heavy, lighter)

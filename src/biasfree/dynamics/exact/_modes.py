@@ -1,7 +1,8 @@
 """The linearised flow of some rows: rates and modes of J, and what J leaves of the velocity along them.
 
 N(u) = F(u) − Ju at places along the modes, and the equations of exponential collocation (``_late``), whose inner loops
-are C (``native/late.c``). Neurons of one activation cell are folded first (``_cells``), so that J is small.
+are C (``native/late.c``). Rows are taken within what the lines span (``_narrow``), and neurons of one activation cell
+are folded (``_cells``), so that J is small.
 """
 
 import functools
@@ -20,6 +21,7 @@ from biasfree.dynamics.exact._field import Pulls, across, matrices_of, pulls_of
 from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._methods import NODES
+from biasfree.dynamics.exact._narrow import narrowed
 from biasfree.native import address, structure
 
 LARGEST = 1000  # unknowns up to which J is formed
@@ -60,14 +62,16 @@ class Modes:
         light: Int[np.ndarray, "light"],
     ) -> None:  # fmt: skip
         """Linearise the flow of the ``heavy`` active rows; those that are ``light`` stay where they are."""
-        self.data, self._heavy, self._columns = data, len(heavy), z.shape[1]
-        fold = folded(z, pattern, heavy, data.b != 0)
-        self._turn, self._leads, own = fold.turn, len(fold.rows), np.concatenate([fold.of, light])
-        self._start = np.concatenate([fold.rows, z[light]])
-        none = np.zeros((0, 2), dtype=np.int64), np.zeros((0, z.shape[1] - data.outputs))
-        self._pattern = Pattern(pattern.side[own], np.arange(len(own)), pattern.basis[own], pattern.span[own], *none)
-        self._across = across(self._pattern) if pattern.span.any() else None
-        self.pulls = pulls_of(self._start, data, self._pattern.side)
+        self._whole_data, self._moved = data, (len(heavy), z.shape[1])
+        self._narrow = narrowed(z[heavy], data)
+        rows, self.data = self._narrow.rows(z), self._narrow.data
+        fold = folded(rows, pattern, heavy, data.b != 0)
+        self._turn, self._columns = fold.turn, rows.shape[1]
+        self._start = np.concatenate([fold.rows, self._narrow.fading(), rows[light]])
+        self._leads = len(self._start) - len(light)
+        self._pattern = self._narrow.pattern(pattern, fold.of, light)
+        self._across = across(self._pattern) if self._pattern.span.any() else None
+        self.pulls = pulls_of(self._start, self.data, self._pattern.side)
         self.evaluations, self.algebra = 1, 0.0
         self._linearise()
 
@@ -109,19 +113,21 @@ class Modes:
 
     def shown(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n heavy columns"]:
         """How far the rows themselves have moved at some places."""
-        return (places @ self.by_mode).reshape(len(places), self._heavy, self._columns)
+        return (places @ self.by_mode).reshape(len(places), *self._moved)
 
     @functools.cached_property
     def by_mode(self) -> Float[np.ndarray, "modes entries"]:
         """What each mode moves of the rows themselves."""
-        if self._turn is None:
-            return np.ascontiguousarray(self._modes.T)
-        moved = self._modes.T.reshape(len(self.rates), self._leads, self._columns)
-        return np.ascontiguousarray((self._turn @ moved).reshape(len(self.rates), self._heavy * self._columns))
+        count, fades = len(self.rates), self._narrow.fades
+        moved = self._modes.T.reshape(count, self._leads, self._columns)
+        faded = moved[:, -1, len(self.data.transposed) - 1] if fades else np.zeros(count)
+        moved = moved[:, : self._leads - fades]
+        moved = moved if self._turn is None else self._turn @ moved
+        return np.ascontiguousarray(self._narrow.wide(moved, faded).reshape(count, math.prod(self._moved)))
 
     def pulls_on(self, side: Float[np.ndarray, "rows lines"]) -> Float[np.ndarray, "rows dim outputs"]:
         """M of rows of some sides, here."""
-        return matrices_of(self.pulls.p, self.pulls.q, self.data, side)
+        return matrices_of(self.pulls.p, self.pulls.q, self._whole_data, side)
 
     def _rows_at(self, state: Float[np.ndarray, "rows columns"], pulls: Pulls) -> Rows:
         """The rows at a state, as J needs them."""
@@ -181,9 +187,9 @@ class Modes:
         """The equations of a step of some length, by iteration; changes of rows are judged by their tolerances."""
         count, points, entries = len(self.rates), len(POWERS), len(self._modes)
         sizes = (points, count), (points, count), (points, len(NODES), count), (points, count), (count,), (entries,)
-        room = [np.empty(size) for size in (*sizes, (self._heavy * self._columns,), self._start.shape)]
+        each = np.repeat(tolerances, self._moved[1])  # it must live: C reads it
+        room = [np.empty(size) for size in (*sizes, each.shape, self._start.shape)]
         solved = _SOLVED(*map(address, room), math.inf, math.inf, 0)
-        each = np.repeat(tolerances, self._columns)  # C reads it: it must live until then
         modes = self._in_c(each)
         engine().biasfree_collocate(
             length, byref(modes), byref(_ITERATION), byref(self.data.c), byref(self._pattern.c), byref(self._desk.c),

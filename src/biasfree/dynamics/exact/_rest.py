@@ -10,8 +10,9 @@ from biasfree.dynamics import _status
 from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics.exact import _cells as cells
 from biasfree.dynamics.exact._events import polished, search
-from biasfree.dynamics.exact._late import ORDER, LateStep
+from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
 from biasfree.dynamics.exact._modes import LARGEST
+from biasfree.dynamics.exact._narrow import narrow_columns
 from biasfree.dynamics.exact._state import State, View
 
 _STIFF = 12  # steps held by stability after which exponential steps are tried
@@ -168,7 +169,7 @@ class Late:
     def _step(self, until: float) -> Piece | None:
         state, plan = self.state, self.state.plan
         now, pace, began, energy = state.carried, state.pace, state.time, state.energy
-        left, explicit, worth = until - began, state.pace.long, self._worth()
+        left, explicit, worth = until - began, self._explicit(), self._worth()
         if not math.isfinite(worth):
             self._give_up()
             return None
@@ -184,7 +185,7 @@ class Late:
             return None
         radius = now.radius()
         event, beyond, near = search(arcs, now.data, now.pattern, plan.stop.level, radius, state.limits.rtol)
-        if now.split(near, radius, explicit):
+        if now.split(near, radius, pace.long):
             state.moved()
             self._give_up()
             return None
@@ -211,14 +212,21 @@ class Late:
 
     def _pays(self, left: float) -> bool:
         """Whether there is time left for an exponential step to be worth it."""
-        long = self.state.pace.long
-        return left > _WORTH * long and left > self._worth() * long
+        explicit = self._explicit()
+        return left > _WORTH * explicit and left > self._worth() * explicit
+
+    def _explicit(self) -> float:
+        """How far an explicit step comes: to the next event, where that is nearer.
+
+        Fast directions at the edge of stability are stirred up by steps that events cut, and slides may end and begin
+        for nothing but that, many times in what would be one step (wide seed 1267).
+        """
+        return min(self.state.pace.long, self.state.pace.gap)
 
     def _worth(self) -> float:
         """Explicit steps that an exponential one must be worth; inf where J is too large."""
-        now, columns = self.state.carried, self.state.carried.z.shape[1]
-        squares = np.einsum("hd,hd->h", now.z[: now.active], now.z[: now.active])
-        heavy = np.flatnonzero(squares > _LIGHT * self.state.plan.rtol * squares.sum())
+        now, columns = self.state.carried, narrow_columns(self.state.carried.data)
+        heavy = np.flatnonzero(are_heavy(now.z[: now.active], _LIGHT * self.state.plan.rtol))
         size = len(heavy) * columns
         if size > _COSTLY:
             if self._folded[0] is not now.pattern:  # as many as there were when the pattern was new

@@ -67,7 +67,7 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
         second[:] = 0.0
     before, after = (-way, way) if vanished else (second, second)
     strength, drift = after @ pulls.q, (after @ pulls.p) @ data.directions
-    if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * (pulls.whole + data.mass)).all():
+    if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * pulls.scale).all():
         return Happened(flipped(pattern, [(h, line) for line in met]), [(int(line), "cross") for line in met])
     side, sliding = sides_of(pattern, data, pulls, h, before)
     settled = settle(data.directions, strength, drift, 1.0, side, sliding, met, together=together)
@@ -95,7 +95,7 @@ def _leads_on(
     beyond = -pattern.side[h, line]
     d, strength = data.transposed[:, line], float(second @ pulls.q[:, line])
     speed = float((data.transposed @ pull) @ d) + 2 * beyond * strength
-    noise = ROUNDING * float(np.linalg.norm(second)) * (pulls.whole + data.mass)
+    noise = ROUNDING * float(np.linalg.norm(second)) * pulls.scale
     return bool(beyond * speed > noise)
 
 
