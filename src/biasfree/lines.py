@@ -4,6 +4,7 @@ Two vectors that differ by a factor share a switching surface and, up to that fa
 of W₁ are therefore grouped by line: x_i = t_i d_l with d_l the unit direction of line l and t_i of either sign.
 """
 
+import math
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -42,9 +43,11 @@ class Lines:
     def total(self, values: Float[np.ndarray, "vectors ..."]) -> Float[np.ndarray, "lines ..."]:
         """Sum of ``values`` over the vectors of each line; vectors at the origin are left out."""
         off_origin = self.member >= 0
-        totals = np.zeros((len(self), *values.shape[1:]))
-        np.add.at(totals, self.member[off_origin], values[off_origin])
-        return totals
+        each = math.prod(values.shape[1:])
+        totals = np.zeros(len(self) * each)
+        # Number by number: NumPy adds whole rows ten times as slowly.
+        np.add.at(totals, (self.member[off_origin, None] * each + np.arange(each)).ravel(), values[off_origin].ravel())
+        return totals.reshape(len(self), *values.shape[1:])
 
     def pulls(
         self, values: Float[np.ndarray, "vectors *outputs"]

@@ -15,6 +15,7 @@ from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._rest_watch import RestWatch
 from biasfree.dynamics._status import Status
+from biasfree.dynamics._vector_field import Layers, vector_field
 from biasfree.switching import Switches
 
 # What a state keeps when the weights are moved by closed form; all else is of the place it is at.
@@ -34,9 +35,13 @@ class Adaptive:
         self._kind = _field.Kind(plan.loss, plan.network.architecture, plan.clock)
         self._early, self._watch = EarlyJump(plan), RestWatch(plan)
         weights = plan.network.weights
-        level = float(_field.log_loss(weights, self._problem, self._kind))
+        layers = Layers(weights)
+        field = vector_field(layers, self._problem, self._kind)
+        level = self._begins_at = field.log_loss_at(weights)
+        if math.isnan(level):
+            level = float(_field.log_loss(weights, self._problem, self._kind))
         self._control = _stepper.Control(plan.rtol, plan.atol, plan.smallest_step, level, plan.stop.level)
-        self._stepper = _stepper.Stepper(self._problem, self._kind, method, self._control, weights)
+        self._stepper = _stepper.Stepper(field, layers, self._problem, self._kind, method, self._control)
         with np.errstate(all="ignore"):  # looked for, at last by the guard
             self._state = self._stepper.start(weights, plan.start)
         self._leapt = self._rested = ""
@@ -77,12 +82,16 @@ class Adaptive:
     ) -> Piece:
         """A piece of steps, known at its end."""
         time, weights = state.time, self._stepper.weights(state.flat)
+        first = time if begin is None else begin
 
         def at(_: float) -> Point:
             known = math.isfinite(state.log_loss)
             return Point(weights, state.energy, state.log_loss if known else self._stepper.log_loss_at(weights))
 
-        return Piece(time if begin is None else begin, time, at, self._method, accepted, dense=False, ended=ended)
+        return Piece(
+            first, time, at, self._method, accepted, dense=False, ended=ended,
+            log_loss=self._begins_at if first == self._plan.start else math.nan,
+        )  # fmt: skip
 
     def _ended(self, state: _stepper.State) -> Status | None:
         axis, time = self._plan.axis, state.time

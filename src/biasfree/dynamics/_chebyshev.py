@@ -52,8 +52,8 @@ class _Stage(NamedTuple):
 
 
 @functools.cache
-def _table(stages: int) -> tuple[float, list[_Stage]]:
-    """The first stage's length, and the stages from the second on."""
+def _table(stages: int) -> tuple[float, list[_Stage], Float[np.ndarray, "stages-1 5"]]:
+    """The first stage's length, and the stages from the second on, as numbers and as an array."""
     at = 1 + _DAMPING / stages**2
     value, slope, bend = [1.0, at], [0.0, 1.0], [0.0, 0.0]  # of Chebyshev's polynomials there
     for j in range(2, stages + 1):
@@ -67,7 +67,7 @@ def _table(stages: int) -> tuple[float, list[_Stage]]:
     for j in range(2, stages + 1):
         last, before, moving = 2 * b[j] * at / b[j - 1], -b[j] / b[j - 2], 2 * b[j] * scale / b[j - 1]
         rows.append(_Stage(1 - last - before, last, before, moving, -(1 - b[j - 1] * value[j - 1]) * moving))
-    return b[1] * scale, rows
+    return b[1] * scale, rows, np.array(rows)
 
 
 class Chebyshev:
@@ -143,11 +143,11 @@ class Chebyshev:
 
 def _stabilised(field: VectorField, here: Flat, first: Flat, length: float, stages: int) -> Step:
     """A step of so many stages; ∫‖Ẇ‖² goes with the weights, by the same rule."""
-    begins, rows = _table(stages)
+    begins, rows, table = _table(stages)
     power = float(first @ first)
     there, energy_before, energy = here + begins * length * first, 0.0, begins * power
     known = np.array([here, there, here, first, first])  # W_0, W_{j−1}, W_{j−2}, Ẇ_{j−1}, Ẇ_0
-    weights = np.array(rows) * [1.0, 1.0, 1.0, length, length]
+    weights = table * np.array([1.0, 1.0, 1.0, length, length])
     for row, weight in zip(rows, weights, strict=True):
         known[3] = moving = field.velocity(there)
         there = weight @ known

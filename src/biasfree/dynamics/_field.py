@@ -236,7 +236,7 @@ class Steepness:
     def __init__(self, problem: Problem, kind: Kind, initial_log_loss: float) -> None:
         """What the data and the start make of it."""
         with np.errstate(all="ignore"):
-            power = np.sum(problem.inputs**2, axis=1)
+            power = np.einsum("ij,ij->i", problem.inputs, problem.inputs)
             mean, largest, begin = float(np.mean(power)), float(np.max(power)), float(np.exp(initial_log_loss))
             if kind.clock == "loss":
                 self._first, self._second = math.sqrt(largest), 2 * largest

@@ -4,7 +4,6 @@ The way of a call: a ``Plan`` (what is asked), a method for it (``_choice``), on
 (``_loop``), and a judge of what comes out (``_guard``).
 """
 
-import contextlib
 import dataclasses
 import math
 import time as clock_time
@@ -165,17 +164,20 @@ def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCa
     from biasfree.dynamics.exact import Exact, one_thread
 
     integrator: Integrator
-    if method == "exact":
-        by_one, integrator = True, Exact(plan)
-    else:
-        from biasfree.dynamics._adaptive import Adaptive  # and SciPy's integrators
+    # A matrix library's threads look for more work long after a product, on the processors that steps by line want.
+    with one_thread():
+        if method == "exact":
+            by_one, integrator = True, Exact(plan)
+        else:
+            from biasfree.dynamics._adaptive import Adaptive  # and SciPy's integrators
 
-        integrator = steps = Adaptive(plan, method)
-        by_one = steps.by_line
-        if not steps.moves and stands_still(plan):
-            integrator = Standing(plan)
-    with one_thread() if by_one else contextlib.nullcontext():
-        return _loop.run(integrator, plan, recorder, progress)
+            integrator = steps = Adaptive(plan, method)
+            by_one = steps.by_line
+            if not steps.moves and stands_still(plan):
+                integrator = Standing(plan)
+        if by_one:
+            return _loop.run(integrator, plan, recorder, progress)
+    return _loop.run(integrator, plan, recorder, progress)
 
 
 def _taken_up(plan: Plan, outcome: Outcome, method: str, progress: ProgressCallback | None) -> Outcome:

@@ -30,6 +30,7 @@ Flat = Float[np.ndarray, "size"]
 BLOCK, _GROUP = 96, 16  # lines of a block at most, and neurons that are taken together, as in C
 _CACHED = 24_000  # numbers wᵀd of a block: with all beside them they fit into half a megabyte
 _PARTS = 4  # of all blocks, whose sums are added at the end
+_LINE = 8  # numbers of a cache line: four that lie in two of them take as long to read as eight
 _WIDE = structure(
     "Wide",
     "p blocks across kept ends room d slope at_zero "
@@ -54,8 +55,9 @@ class ManyLines:
         padded, outputs_padded = _fours(self._dim), _fours(self._outputs)
         blocks = list(_blocks(data, max(12, min(BLOCK, _CACHED // width // 12 * 12))))
         parts = min(_PARTS, len(blocks))
-        room = (width + 4 * self._outputs + 1) * BLOCK + (width + self._outputs + _GROUP) * padded
+        room = (width + 4 * self._outputs + 1) * BLOCK + (self._outputs + _GROUP) * padded
         room += (self._outputs + width) * padded + width * outputs_padded
+        room = -(-room // _LINE) * _LINE
         self._linear, self._levels = np.empty((self._outputs, self._dim)), np.empty(len(blocks))
         self._own = address(self._linear), address(self._levels)
         self._held = (  # by what C reads
@@ -63,8 +65,8 @@ class ManyLines:
             (type(data.c) * len(blocks))(*(block.data.c for block in blocks)),
             np.array([address(block.across) for block in blocks], dtype=np.int64),
             np.array([address(block.kept, np.int64) for block in blocks], dtype=np.int64),
-            np.linspace(0, len(blocks), parts + 1).astype(np.int64),
-            np.empty((parts, room)),
+            _ends(blocks, parts),
+            _aligned(parts, room),
         )
         _, c_blocks, across, kept, ends, rooms = self._held
         self._wide: Any = _WIDE(
@@ -135,34 +137,56 @@ class _Block(NamedTuple):
 
 
 def _blocks(data: Data, size: int) -> Iterator[_Block]:
-    """So many lines each, filled up to fours by lines without samples; samples at the origin are the first one's.
-
-    Lines with zeros in the same rare dimensions are neighbours, so that many of these are zero in a whole block.
-    """
-    there = data.transposed != 0
-    order = (
-        np.lexsort(there[np.argsort(-there.sum(axis=1), kind="stable")]) if len(there) else np.arange(there.shape[1])
-    )
-    for begin in range(0, max(len(order), 1), size):
-        chosen = order[begin : begin + size]
-        kept = np.flatnonzero(there[:, chosen].any(axis=1))
-        more = _fours(max(len(chosen), 1)) - len(chosen)
-        counts = np.diff(data.begin)[chosen]
-        samples = np.repeat(data.begin[chosen] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        transposed = _filled(data.transposed[np.ix_(kept, chosen)], more)
-        across = np.zeros((transposed.shape[1], _fours(len(kept))))
-        across[:, : len(kept)] = transposed.T
+    """So many lines each, filled up to fours by lines without samples; samples at the origin are the first one's."""
+    data = _neighboured(data)
+    directions, ends = np.ascontiguousarray(data.directions), data.begin
+    for first in range(0, max(len(directions), 1), size):
+        chosen = slice(first, first + size)
+        own, begin = directions[chosen], ends[first : first + size + 1]
+        kept, more = np.flatnonzero(own.any(axis=0)), _fours(max(len(own), 1)) - len(own)
+        samples = slice(begin[0], begin[-1])
+        across = _aligned(len(own) + more, _fours(len(kept)))
+        across[: len(own), : len(kept)] = own[:, kept]
+        transposed = _aligned(len(kept), len(across))
+        transposed[...] = across[:, : len(kept)].T
         part = data._replace(
             transposed=transposed,
-            begin=np.concatenate([[0], np.cumsum(counts), np.full(more, counts.sum())]).astype(np.int64),
-            position=np.ascontiguousarray(data.position[samples]),
-            target=np.ascontiguousarray(data.target[samples]),
-            powers=_filled(data.powers[:, chosen], more),
-            sums=_filled(data.sums[:, :, chosen], more),
-            given=np.zeros((0, 2 * data.outputs, transposed.shape[1])),
-            offset=data.offset if begin == 0 else 0.0,
-        )
+            begin=np.concatenate([begin, np.full(more, begin[-1])]) - begin[0],
+            position=data.position[samples], target=data.target[samples],
+            powers=_filled(data.powers[:, chosen], more), sums=_filled(data.sums[:, :, chosen], more),
+            given=np.zeros((0, 2 * data.outputs, len(across))), offset=data.offset if first == 0 else 0.0,
+        )  # fmt: skip
         yield _Block(part, across, kept.astype(np.int64))
+
+
+def _neighboured(data: Data) -> Data:
+    """The lines in another order: with zeros in the same rare dimensions they are neighbours, so that many of these are
+    zero in a whole block."""
+    there = data.transposed != 0
+    if not len(there):
+        return data
+    order = np.lexsort(there[np.argsort(-there.sum(axis=1), kind="stable")])
+    counts = np.diff(data.begin)[order]
+    begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    samples = np.repeat(data.begin[order] - begin[:-1], counts) + np.arange(begin[-1])
+    return data._replace(
+        transposed=data.transposed[:, order], begin=begin, position=data.position[samples],
+        target=data.target[samples], powers=data.powers[:, order], sums=data.sums[:, :, order],
+    )  # fmt: skip
+
+
+def _ends(blocks: list[_Block], parts: int) -> Int[np.ndarray, "parts+1"]:
+    """Of parts that take about as long as each other: two products with all dimensions, three with all outputs."""
+    costs = [len(block.across) * (2 * len(block.kept) + 3 * block.data.outputs) for block in blocks]
+    until = np.concatenate([[0], np.cumsum(costs)])
+    return np.abs(until - np.linspace(0, until[-1], parts + 1)[:, None]).argmin(axis=1).astype(np.int64)
+
+
+def _aligned(rows: int, columns: int) -> Float[np.ndarray, "rows columns"]:
+    """Zeros that begin with a cache line."""
+    wide = np.zeros(rows * columns + _LINE)
+    begin = -address(wide) % (8 * _LINE) // 8
+    return wide[begin : begin + rows * columns].reshape(rows, columns)
 
 
 def _filled(array: np.ndarray, more: int) -> np.ndarray:

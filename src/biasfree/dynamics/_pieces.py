@@ -46,6 +46,7 @@ class Piece:
         ended: how the run ended here, if it did: a loss level, convergence, or a failure.
         ends: when each of several steps ended, the last one at ``end``; empty if nobody needs to know.
         several: ``at`` for several times, where that is quicker.
+        log_loss: ln L at ``begin`` of one that is not dense; NaN where the integrator does not know it.
     """
 
     begin: float
@@ -57,6 +58,7 @@ class Piece:
     ended: Status | None = None
     ends: Sequence[float] = ()
     several: Callable[[Sequence[float]], list[Point]] | None = None
+    log_loss: float = math.nan
 
     def points(self, times: Sequence[float]) -> list[Point]:
         """At several times."""

@@ -90,9 +90,10 @@ class Recorder:
     def take(self, piece: Piece) -> None:
         """Save what is due of a piece; of one that is not dense that can only be its end."""
         last = self._saved[-1] if self._saved else None
-        if last is not None and piece.dense and last.time == piece.begin and math.isnan(last.log_loss):
+        if last is not None and last.time == piece.begin and math.isnan(last.log_loss):
             # The start is saved before an integrator has looked at it.
-            self._saved[-1] = last._replace(log_loss=piece.at(piece.begin).log_loss)
+            level = piece.at(piece.begin).log_loss if piece.dense else piece.log_loss
+            self._saved[-1] = last._replace(log_loss=level)
         if self.asked and self.next_time(math.inf) > piece.end:
             return
         if self.asked:

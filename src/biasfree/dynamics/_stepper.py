@@ -21,7 +21,7 @@ from biasfree.dynamics._field import Kind, Problem, Steepness, Weights, margin_p
 from biasfree.dynamics._level import End, energy_until, meeting, way_to_level
 from biasfree.dynamics._one_step import Steps
 from biasfree.dynamics._shared_pull import shared_or_plain
-from biasfree.dynamics._vector_field import Active, ByLine, Layers, VectorField, vector_field
+from biasfree.dynamics._vector_field import Active, ByLine, Layers, VectorField
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 8.0  # of a step's change; the usual factors (Hairer, Nørsett, Wanner, II.4)
 _TRY_AGAIN = 0.1  # of a step whose end is not finite
@@ -113,13 +113,14 @@ def steps_by(method: str, field: VectorField) -> Steps:
 class Stepper:
     """Takes adaptive steps of one problem by one method."""
 
-    def __init__(self, problem: Problem, kind: Kind, method: str, control: Control, weights: Weights) -> None:
-        """The weights are those of the start; only their shapes matter."""
+    def __init__(
+        self, field: VectorField, layers: Layers, problem: Problem, kind: Kind, method: str, control: Control
+    ) -> None:
+        """The field is the problem's, of weights in these layers."""
         self._problem, self._kind, self._control = problem, kind, control
-        self._layers = Layers(weights)
-        self._field = vector_field(self._layers, problem, kind)
-        self.by_line = isinstance(self._field, ByLine)
-        self._steps = steps_by(method, self._field)
+        self._layers, self._field = layers, field
+        self.by_line = isinstance(field, ByLine)
+        self._steps = steps_by(method, field)
         self.evaluations = 0  # velocities so far
         self._steepness = Steepness(problem, kind, control.initial_log_loss)
         self._sizes: tuple[Flat | None, Sizes] = None, Sizes(np.zeros(0), np.zeros(0))  # and where that was so

@@ -1,8 +1,8 @@
 /* Helpers that wait for a moment.
 
    A velocity takes less than a millisecond, and the next one is asked for soon. To make a thread for each and to sleep
-   until it has ended would cost a third of that. So a helper that has done its part looks for more work for a fifth of a
-   millisecond, and only then ends; and who waits for a helper looks too. Whoever calls works as well, and takes back a call
+   until it has ended would cost a third of that. So a helper that has done its part looks for more work for a millisecond,
+   and only then ends; and who waits for a helper looks too. Whoever calls works as well, and takes back a call
    that no helper has heard: without helpers all is done just as well, only later. There is one crew; where it is at work
    already, the caller works alone. After a fork there is none, and the next call makes a new one. */
 
@@ -26,7 +26,8 @@ void together(void (*work)(void *), void *shared, int64_t threads) {
 enum { MOST_HELPERS = 3 };
 enum { GONE = 0, WAITING = 1, CALLED = 2, WORKING = 3 };
 enum { LOOKS = 64 };   /* between looks at the clock */
-#define PATIENCE 2e-4  /* seconds: what Python does between two velocities takes less */
+#define PATIENCE 1e-3  /* seconds of a helper: what Python does between two steps takes a third of that */
+#define AT_ONCE 2e-4   /* seconds of who waits for a helper, which may need the processor to go on */
 
 typedef struct {
     void (*work)(void *);
@@ -56,8 +57,8 @@ static double now(void) {
 }
 
 /* Look until the state is another one, or patience ends; whether it is. */
-static int looked(int *state, int is) {
-    const double end = now() + PATIENCE;
+static int looked(int *state, int is, double patience) {
+    const double end = now() + patience;
     do
         for (int i = 0; i < LOOKS; i++) {
             if (seen(state) != is) return 1;
@@ -74,7 +75,7 @@ static void *help(void *given) {
             own->work(own->shared);
             __atomic_store_n(&own->state, WAITING, __ATOMIC_RELEASE);
         }
-        if (!looked(&own->state, WAITING) && changed(&own->state, WAITING, GONE)) return NULL;
+        if (!looked(&own->state, WAITING, PATIENCE) && changed(&own->state, WAITING, GONE)) return NULL;
     }
 }
 
@@ -95,7 +96,7 @@ static void call(Helper *helper, void (*work)(void *), void *shared) {
 /* Take the call back, or wait until its work is done. */
 static void finish(Helper *helper) {
     if (changed(&helper->state, CALLED, WAITING)) return;
-    while (seen(&helper->state) == WORKING && !looked(&helper->state, WORKING)) sched_yield();
+    while (seen(&helper->state) == WORKING && !looked(&helper->state, WORKING, AT_ONCE)) sched_yield();
 }
 
 static void forget(void) {

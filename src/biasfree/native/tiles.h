@@ -21,18 +21,20 @@ KIND static void ON(tilt)(const double *along, int64_t count, double slope, doub
     }
 }
 
-/* to = a·b, or to += a·b, for `rows` rows and `fours` fours of columns, both known where it is inlined. */
-KIND INLINE void ON(tile)(Factor a, const double *b, int64_t b_row, int64_t length,
-                                                                double *to, int64_t to_row, int rows, int fours, int add) {
+/* to = a·b, or to += a·b, for `rows` rows and `fours` fours of columns, both known where it is inlined; as is whether all
+   columns of a are taken, or only those it names. */
+KIND INLINE void ON(tile)(Factor a, const double *b, int64_t b_row, int64_t length, double *to, int64_t to_row, int rows,
+                          int fours, int add, int all) {
     const Four none = {0.0, 0.0, 0.0, 0.0};
     Four sums[8][3];
     for (int r = 0; r < rows; r++)
         for (int n = 0; n < fours; n++) sums[r][n] = add ? *(const Four *)(to + r * to_row + 4 * n) : none;
     for (int64_t i = 0; i < length; i++) {
+        const int64_t column = all ? i * a.step : a.kept[i];
         Four right[3];
         for (int n = 0; n < fours; n++) right[n] = *(const Four *)(b + i * b_row + 4 * n);
         for (int r = 0; r < rows; r++) {
-            const double one = a.at[r * a.row + i * a.step];
+            const double one = a.at[r * a.row + column];
             const Four left = {one, one, one, one};
             for (int n = 0; n < fours; n++) sums[r][n] = PLUS(sums[r][n], left, right[n]);
         }
@@ -43,35 +45,37 @@ KIND INLINE void ON(tile)(Factor a, const double *b, int64_t b_row, int64_t leng
 
 /* All rows of some columns: of b only these are read, again and again. */
 KIND INLINE void ON(tiles)(Factor a, const double *b, int64_t b_row, int64_t length, double *to, int64_t to_row,
-                           int64_t rows, int fours, int add) {
+                           int64_t rows, int fours, int add, int all) {
     if (fours == 1) /* a sum waits for the one before: eight of them do not */
         for (; rows >= 8; rows -= 8, a.at += 8 * a.row, to += 8 * to_row)
-            ON(tile)(a, b, b_row, length, to, to_row, 8, fours, add);
+            ON(tile)(a, b, b_row, length, to, to_row, 8, fours, add, all);
     for (; rows >= 4; rows -= 4, a.at += 4 * a.row, to += 4 * to_row)
-        ON(tile)(a, b, b_row, length, to, to_row, 4, fours, add);
-    if (rows == 3) ON(tile)(a, b, b_row, length, to, to_row, 3, fours, add);
-    if (rows == 2) ON(tile)(a, b, b_row, length, to, to_row, 2, fours, add);
-    if (rows == 1) ON(tile)(a, b, b_row, length, to, to_row, 1, fours, add);
+        ON(tile)(a, b, b_row, length, to, to_row, 4, fours, add, all);
+    if (rows == 3) ON(tile)(a, b, b_row, length, to, to_row, 3, fours, add, all);
+    if (rows == 2) ON(tile)(a, b, b_row, length, to, to_row, 2, fours, add, all);
+    if (rows == 1) ON(tile)(a, b, b_row, length, to, to_row, 1, fours, add, all);
 }
 
 KIND INLINE void ON(all_tiles)(Factor a, const double *b, int64_t b_row, int64_t length, double *to, int64_t to_row,
-                               int64_t rows, int64_t columns, int add) {
+                               int64_t rows, int64_t columns, int add, int all) {
     int64_t n = 0;
-    for (; n + 12 <= columns; n += 12) ON(tiles)(a, b + n, b_row, length, to + n, to_row, rows, 3, add);
+    for (; n + 12 <= columns; n += 12) ON(tiles)(a, b + n, b_row, length, to + n, to_row, rows, 3, add, all);
     if (n + 8 <= columns) {
-        ON(tiles)(a, b + n, b_row, length, to + n, to_row, rows, 2, add);
+        ON(tiles)(a, b + n, b_row, length, to + n, to_row, rows, 2, add, all);
         n += 8;
     }
-    if (n < columns) ON(tiles)(a, b + n, b_row, length, to + n, to_row, rows, 1, add);
+    if (n < columns) ON(tiles)(a, b + n, b_row, length, to + n, to_row, rows, 1, add, all);
 }
 
-/* to = a·b, or to += a·b, (rows, length)·(length, columns); columns are fours. */
+/* to = a·b, or to += a·b where a has all its columns, (rows, length)·(length, columns); columns are fours. */
 KIND static void ON(product)(Factor a, const double *b, int64_t b_row, int64_t length, double *to, int64_t to_row,
                              int64_t rows, int64_t columns, int add) {
     if (add)
-        ON(all_tiles)(a, b, b_row, length, to, to_row, rows, columns, 1);
+        ON(all_tiles)(a, b, b_row, length, to, to_row, rows, columns, 1, 1);
+    else if (!a.kept)
+        ON(all_tiles)(a, b, b_row, length, to, to_row, rows, columns, 0, 1);
     else
-        ON(all_tiles)(a, b, b_row, length, to, to_row, rows, columns, 0);
+        ON(all_tiles)(a, b, b_row, length, to, to_row, rows, columns, 0, 0);
 }
 
 /* to += a·qᵀ for `rows` rows and `columns` outputs, over all lines. */

@@ -16,6 +16,7 @@
 
 enum { SET = 0, ADD = 1 }; /* what is done with a product */
 enum { GROUP = 16, BLOCK = 96 }; /* neurons whose pulls are made together, lines of a block at most */
+#define ALIGNED __attribute__((aligned(64))) /* to cache lines, as Python aligns what blocks read */
 #define LEAST_TOTAL 1e-280 /* of losses, above what underflows */
 
 typedef int64_t Bits __attribute__((vector_size(32), aligned(8), may_alias));
@@ -36,10 +37,11 @@ typedef struct { double *along, *work, *columns, *all, *bent_w, *bent_v; } Room;
 
 static int64_t fours(int64_t count) { return (count + 3) / 4 * 4; }
 
-/* A factor of a product, row by row: entry (r, i) is at r·row + i·step. */
+/* A factor of a product, row by row: entry (r, i) is at r·row + i·step, or at r·row + kept[i] where columns are named. */
 typedef struct {
     const double *at;
     int64_t row, step;
+    const int64_t *kept;
 } Factor;
 
 #define ON(name) name##_plain
@@ -73,16 +75,12 @@ FOUR_AT_A_TIME static void times(double factor, int64_t count, double *numbers) 
     for (int64_t i = 0; i < count; i++) numbers[i] *= factor;
 }
 
-/* Columns of a matrix that a block needs, side by side; `to` has a row for each row. */
-static const double *taken(const Wide *wide, int64_t n, const double *from, int64_t rows, double *to) {
-    const int64_t dim = wide->blocks[n].dim, *kept = wide->kept[n];
-    if (dim == wide->dim) return from;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < dim; j++) to[r * dim + j] = from[r * wide->dim + kept[j]];
-    return to;
+/* The columns of a matrix that a block needs. */
+static Factor taken(const Wide *wide, int64_t n, const double *from) {
+    return (Factor){from, wide->dim, 1, wide->blocks[n].dim == wide->dim ? NULL : wide->kept[n]};
 }
 
-/* Add to the columns they were taken from. */
+/* Add to the columns that a block has. */
 static void given_back(const Wide *wide, int64_t n, const double *from, int64_t rows, double *to) {
     const int64_t dim = wide->blocks[n].dim, padded = fours(dim), *kept = wide->kept[n];
     for (int64_t r = 0; r < rows; r++)
@@ -97,22 +95,19 @@ static void block_outputs(const Wide *wide, int64_t n, const double *w, const do
                           const Room *room) {
     const Data *data = wide->blocks + n;
     const int64_t lines = data->lines, dim = data->dim, width = wide->width, outputs = wide->outputs;
-    double shaped[GROUP * BLOCK], *even = room->work + outputs * lines;
+    double shaped[GROUP * BLOCK] ALIGNED, *even = room->work + outputs * lines;
     memset(room->work, 0, sizeof(double) * (size_t)(2 * outputs * lines));
-    if (wide->odd) {
-        const double *map = taken(wide, n, linear, outputs, room->columns);
-        product((Factor){map, dim, 1}, data->transposed, lines, dim, room->work, lines, outputs, lines, SET);
-    }
-    w = taken(wide, n, w, width, room->columns);
+    if (wide->odd)
+        product(taken(wide, n, linear), data->transposed, lines, dim, room->work, lines, outputs, lines, SET);
     for (int64_t h = 0; h < width; h += GROUP) {
         const int64_t count = h + GROUP < width ? GROUP : width - h;
         double *along = room->along + h * lines;
-        product((Factor){w + h * dim, dim, 1}, data->transposed, lines, dim, along, lines, count, lines, SET);
+        product(taken(wide, n, w + h * wide->dim), data->transposed, lines, dim, along, lines, count, lines, SET);
         BEST(shape)(along, count * lines, wide->slope, tells_side(wide) ? along : shaped);
         if (!tells_side(wide))
-            product((Factor){v + h, width, 1}, shaped, lines, count, even, lines, outputs, lines, ADD);
+            product((Factor){v + h, width, 1, NULL}, shaped, lines, count, even, lines, outputs, lines, ADD);
     }
-    if (tells_side(wide)) product((Factor){v, width, 1}, room->along, lines, width, even, lines, outputs, lines, SET);
+    if (tells_side(wide)) product((Factor){v, width, 1, NULL}, room->along, lines, width, even, lines, outputs, lines, SET);
     times(data->b, outputs * lines, even);
 }
 
@@ -122,19 +117,19 @@ static void block_pulls(const Wide *wide, int64_t n, const double *v, const Room
     const int64_t lines = data->lines, width = wide->width, outputs = wide->outputs, few = wide->outputs_padded;
     const int64_t padded = fours(data->dim), whole = data->dim == wide->dim;
     const double *across = wide->across[n], *q = room->work + outputs * lines;
-    double own[GROUP * BLOCK];
+    double own[GROUP * BLOCK] ALIGNED;
     if (wide->odd) {
         double *to = whole ? room->all : room->columns;
-        product((Factor){room->work, lines, 1}, across, padded, lines, to, padded, outputs, padded, whole ? ADD : SET);
+        product((Factor){room->work, lines, 1, NULL}, across, padded, lines, to, padded, outputs, padded, whole ? ADD : SET);
         if (!whole) given_back(wide, n, to, outputs, room->all);
     }
     for (int64_t h = 0; h < width; h += GROUP) {
         const int64_t count = h + GROUP < width ? GROUP : width - h;
         const double *along = room->along + h * lines;
         double *to = whole ? room->bent_w + h * padded : room->columns;
-        product((Factor){v + h, 1, width}, q, lines, outputs, own, lines, count, lines, SET);
+        product((Factor){v + h, 1, width, NULL}, q, lines, outputs, own, lines, count, lines, SET);
         BEST(tilt)(along, count * lines, wide->slope, own);
-        product((Factor){own, lines, 1}, across, padded, lines, to, padded, count, padded, whole ? ADD : SET);
+        product((Factor){own, lines, 1, NULL}, across, padded, lines, to, padded, count, padded, whole ? ADD : SET);
         if (!whole) given_back(wide, n, to, count, room->bent_w + h * wide->padded);
         if (!tells_side(wide)) BEST(shape)(along, count * lines, wide->slope, own);
         BEST(dots)(tells_side(wide) ? along : own, q, lines, room->bent_v + h * few, few, count, outputs);
@@ -148,7 +143,7 @@ static int64_t sums_size(const Wide *wide) {
 }
 
 /* The room of a thread for a part; Python makes as many as there are parts, of (width + 4 outputs + 1) BLOCK and
-   (width + outputs + GROUP) padded numbers, which stay in the thread's cache, and as many as the sums are. */
+   (outputs + GROUP) padded numbers, which stay in the thread's cache, and as many as the sums are. */
 static Room room_of(const Wide *wide, int64_t thread, int64_t part) {
     double *along = wide->room + thread * wide->room_size, *work = along + wide->width * BLOCK;
     double *columns = work + (4 * wide->outputs + 1) * BLOCK;
@@ -229,14 +224,14 @@ static void put_velocity(const Wide *wide, const double *w, const double *v, con
     memset(turned, 0, sizeof(double) * (size_t)(dim * few));
     for (int64_t k = 0; k < outputs; k++)
         for (int64_t j = 0; j < dim; j++) pull[k * dim + j] = turned[j * few + k] = sums->all[k * padded + j];
-    if (wide->odd) product((Factor){v, 1, width}, sums->all, padded, outputs, sums->bent_w, padded, width, padded, ADD);
+    if (wide->odd) product((Factor){v, 1, width, NULL}, sums->all, padded, outputs, sums->bent_w, padded, width, padded, ADD);
     for (int64_t h = 0; wide->odd && h < width; h++)
         if (is_nothing(w + h * dim, dim)) { /* σ'(0) is the slope on both sides of every line */
             double *own = sums->bent_w + h * padded;
-            product((Factor){v + h, 1, width}, sums->all, padded, outputs, own, padded, 1, padded, SET);
+            product((Factor){v + h, 1, width, NULL}, sums->all, padded, outputs, own, padded, 1, padded, SET);
             times(wide->at_zero, dim, own);
         }
-    product((Factor){w, dim, 1}, turned, few, dim, sums->bent_v, few, width, few, ADD);
+    product((Factor){w, dim, 1, NULL}, turned, few, dim, sums->bent_v, few, width, few, ADD);
     double *moving_v = moving + width * dim;
     for (int64_t h = 0; h < width; h++) {
         for (int64_t j = 0; j < dim; j++) moving[h * dim + j] = sums->bent_w[h * padded + j] - decay * w[h * dim + j];
