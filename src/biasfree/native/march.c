@@ -46,7 +46,8 @@ int64_t count_stiff(int64_t stiff, double stiffness, int accepted) {
    is the trial's first stage. */
 PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data, const Pattern *pattern,
                            const Form *form, const Limits *limits, const Method *method, const Apart *apart,
-                           const Trial *trial, const Desk *desk, const Sought *sought, Marched *marched) {
+                           Own *own, const Trial *trial, const Desk *desk, const Sought *sought,
+                           Marched *marched) {
     const int64_t size = pattern->rows * (data->dim + data->outputs);
     Marched now = {going->step, INFINITY, 0, 0, going->stiff, -1};
     double time = 0.0, energy = going->energy;
@@ -81,6 +82,8 @@ PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data
         energy = go_on(now.steps, method, trial, desk, size);
         now.steps++;
         time += length;
+        keep_balance(own, time, data, pattern, 0, 0, desk->rows + START * size);
+        if (has_faded(own, pattern)) break;
     }
     *marched = now;
 }

@@ -133,8 +133,8 @@ static int has_parted(const Course *course, const Room *room) {
 /* Take steps from rows `z`, through plain events, as many as may be; the pattern changes in place. The
    velocity where they end is the trial's first stage. */
 PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const Limits *limits, const Method *methods,
-                            const Apart *apart, const Trial *trial, const Desk *desk, const Sought *sought,
-                            Course *course, const Record *record) {
+                            const Apart *apart, Own *own, const Trial *trial, const Desk *desk,
+                            const Sought *sought, Course *course, const Record *record) {
     const Room room = {data, pattern, limits, methods, apart, trial, desk, sought, record, 0.0, 0.0};
     const Form none = {0, 0, 0};
     const int64_t size = pattern->rows * (data->dim + data->outputs);
@@ -171,9 +171,10 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         course->inadmissible = largest(course->inadmissible, inadmissible(&room, event.x));
         fresh = arrive(course, method, length, &event, crossings, &room);
         flood = event.x <= 1.0 && event.x * length <= 1e-14 * (course->began + course->time) ? flood + 1 : 0;
+        keep_balance(own, course->time, data, pattern, 0, 0, start);
         memcpy(z, start, sizeof(double) * (size_t)size);
         if (course->pace.stiff >= course->stiff) break;
-        if (pattern->rows > pattern->active && has_parted(course, &room)) break;
+        if (pattern->rows > pattern->active && (has_parted(course, &room) || has_faded(own, pattern))) break;
         if (!fresh && course->pace.accepted >= course->look && is_slow(course, &room, size)) break;
     }
     if (fresh) attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, &none, limits, methods, apart->share, trial, desk);

@@ -25,12 +25,14 @@ ceases to be light.
 """
 
 import math
-from ctypes import byref
+from collections.abc import Iterator
+from ctypes import addressof, byref
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from biasfree.dynamics.exact._arrays import Pattern
+from biasfree.dynamics.exact._balance import Own
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc, room_for
 from biasfree.dynamics.exact._field import across
@@ -53,7 +55,7 @@ _UNSEEN = 0.1  # part of the tolerance below which a fading direction needs no s
 _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
 # Values at the nodes → means up to each of them.
 _MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES]) @ FROM_NODES
-_RIDE = structure("Ride", "p riding spans bound means pulls mean room i arcs count")
+_RIDE = structure("Ride", "p riding spans bound means pulls mean room own i arcs count")
 
 
 def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.ndarray, "active"]:
@@ -65,8 +67,11 @@ def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.n
 class LateStep:
     """A linearised way from rows ``z``: the flow to any time within it."""
 
-    def __init__(self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, light: float) -> None:
-        """Linearise; rows of a squared size below ``light`` of the whole are light ones."""
+    def __init__(
+        self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, light: float, own: Own | None = None
+    ) -> None:
+        """Linearise; rows of a squared size below ``light`` of the whole are light ones. ``own`` is used up."""
+        self.own = own
         self.z, self.data, self.pattern, self.light = z, data, pattern, light
         active = len(pattern.side)
         is_heavy = are_heavy(z[:active], light)
@@ -232,7 +237,8 @@ class LateStep:
             np.empty((count, dim, outputs)),
             np.empty((dim + outputs, outputs)),
         )
-        ride = _RIDE(address(self.riding, np.int64), *map(address, (spans, bound, _MEANS, *room)), arcs, count)
+        own = None if self.own is None else addressof(self.own.c)
+        ride = _RIDE(address(self.riding, np.int64), *map(address, (spans, bound, _MEANS, *room)), own, arcs, count)
         desk, _ = room_for(self.z.shape, self.data, self.pattern)
         return engine().biasfree_ride(
             byref(ride), address(states), byref(self.data.c), byref(self.pattern.c), byref(desk.c)
@@ -251,6 +257,12 @@ class LateStep:
             states[:, self.riding] = np.einsum("nk,nk...->n...", basis(x), curves)
         states[times == self.reaches] = self._end
         return states
+
+    def passed(self, began: float, arrival: float) -> Iterator[tuple[float, Float[np.ndarray, "rows columns"]]]:
+        """Ends of arcs within a time of the step, and the rows there; none where no row is light."""
+        for way in self._ways if self.riding.size else ():
+            if way.end < arrival:
+                yield began + way.end, way.curve[-1]
 
     def energy(self, time: float) -> float:
         """∫‖Ẇ‖² over a time from the step's beginning."""

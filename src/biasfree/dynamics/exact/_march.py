@@ -52,18 +52,19 @@ class Marched(NamedTuple):
 
 def march(
     z: Float[np.ndarray, "rows columns"], going: Going, data: Data, pattern: Pattern, form: Form, limits: Limits,
-    method: Method, apart: Float[np.ndarray, "2 passive"], trial: Trial, desk: Desk, sought: Sought,
+    method: Method, apart: Float[np.ndarray, "2 passive"], own: Structure | None, trial: Trial, desk: Desk,
+    sought: Sought,
 ) -> Marched:  # fmt: skip
     """Steps from rows ``z``; ``trial`` holds them all, ``sought`` what happened in the last one.
 
-    ``apart`` holds spread and share of the passive rows (``Merged``). The velocity where the steps end is the trial's
+    ``apart`` holds spread and share of the passive rows (``Merged``), ``own`` what is kept (``_balance``). The velocity where the steps end is the trial's
     first stage.
     """
     marched = _MARCHED()
     engine().biasfree_march(
         address(z), byref(_GOING(**going._asdict())), byref(data.c), byref(pattern.c), byref(form.c), byref(limits.c),
-        byref(METHODS[method.number]), byref(apart_in_c(apart)), byref(trial.c), byref(desk.c), byref(sought.c),
-        byref(marched),
+        byref(METHODS[method.number]), byref(apart_in_c(apart)), own if own is None else byref(own), byref(trial.c),
+        byref(desk.c), byref(sought.c), byref(marched),
     )  # fmt: skip
     return Marched(marched.steps, marched.rejected, marched.step, marched.stiff, marched.smallest, marched.crossings)
 

@@ -121,7 +121,7 @@ class Late:
         waits = plan.stop.level > -math.inf and not plan.stop.converged
         if waits and math.isfinite(self._worth()):
             return None  # what could be calmed is for exponential steps
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol, state.balance.copied(now, began))
         state.pace.evaluations += step.modes.evaluations
         state.pace.algebra += step.modes.algebra
         if waits or not step.rests(horizon, _RESTED * plan.rtol):
@@ -162,6 +162,7 @@ class Late:
             state.moved()
             return None
 
+        state.balance.follow(now, step.passed(began, arrival))
         self._next_look = 0  # before explicit steps stir it up again
         way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several, step.energies)
         return Piece(began, state.time, way.at, "exponential steps", 0, several=way.several)
@@ -174,7 +175,7 @@ class Late:
             self._give_up()
             return None
         least = min(worth * explicit, left)
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol, state.balance.copied(now, began))
         rested = None if step.modes.force.any() else self._rested(until)  # nothing heavy moves by more than rounding
         if rested is not None:
             return rested
@@ -196,6 +197,7 @@ class Late:
             arrival = polished(step.at, arrival, step.reaches, now.data, now.active, plan.stop.level)
         now.z, state.energy = step.at(arrival), energy + step.energy(arrival)
         state.time = until if arrival >= left else began + arrival
+        state.balance.follow(now, step.passed(began, arrival))
         pace.accepted += 1
         before = len(state.noted)
         ended = state.after(event, began)
@@ -204,6 +206,7 @@ class Late:
             self._give_up()  # what only seems to happen will seem so again: explicit steps tell
         if now.parted():
             now.regroup()
+        state.balance.part(now)
         state.moved()
         if not math.isfinite(state.size):
             ended = _status.not_finite(plan.axis, began)
