@@ -48,6 +48,15 @@ def judged(trajectory: Trajectory) -> Trajectory:
     return trajectory
 
 
+def is_lost_to_rounding(trajectory: Trajectory) -> bool:
+    """Whether neurons that faded and grew again are beyond float64: no other method would do better, nor say so."""
+    return bool(trajectory.counts.regrowth_error > _most_regrowth(trajectory))
+
+
+def _most_regrowth(trajectory: Trajectory) -> float:
+    return float(_FLOOR + _REGROWTH * trajectory.settings["rtol"])
+
+
 def _not_numbers(trajectory: Trajectory) -> str | None:
     """What is not a number, as a sentence."""
     finite = np.all([np.isfinite(layer).all(axis=(1, 2)) for layer in trajectory.weights], axis=0)
@@ -91,7 +100,7 @@ def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float, str]]:
     yield "the rise of the objective above its start", _rise(trajectory) / scale, _FLOOR + _RISE * rtol + noise, advice
     advice = "No method in float64 does better: begin with larger weights, or ask for no more than that."
     faded = "what rounding may have made of neurons that faded and grew again"
-    yield faded, trajectory.counts.regrowth_error, _FLOOR + _REGROWTH * rtol, advice
+    yield faded, trajectory.counts.regrowth_error, _most_regrowth(trajectory), advice
 
 
 def _scale(trajectory: Trajectory) -> float:

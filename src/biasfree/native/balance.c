@@ -8,9 +8,9 @@
 
 #include "engine.h"
 
-#define LIGHT 1e-3    /* of the largest row: what larger ones drift is a gauge of the run */
-#define EPSILON 2.2e-16
-#define BEYOND 0.3    /* a correction so large corrects nothing */
+#define LIGHT 1e-3     /* of the largest row: what larger ones drift is a gauge of the run */
+#define ROUNDS 4e-15   /* what some hundred steps do to a row; wide seed 4897 in other axes: up to 20 times float64's ε */
+#define BEYOND 0.3     /* a correction so large corrects nothing */
 
 static void raise_to(double *value, double least) { *value = smallest(1.0, largest(*value, least)); }
 
@@ -26,8 +26,8 @@ static void keep_row(const Own *own, int64_t h, double now, double since, double
     own->size[h] = size;
     own->faded[h] = largest(1.0, own->faded[h] * fading);
     own->unkept[h] = known ? 1.0 : largest(1.0, own->unkept[h] * fading);
-    if (!known) raise_to(own->lost + h, EPSILON * own->unkept[h] * own->unkept[h]);
-    raise_to(own->doubt + h, EPSILON * own->faded[h]);
+    if (!known) raise_to(own->lost + h, ROUNDS * own->unkept[h] * own->unkept[h]);
+    raise_to(own->doubt + h, ROUNDS * own->faded[h]);
     if (!known || size > LIGHT * largest_row) return;
     for (int64_t j = 0; j < dim; j++) one += (row[j] * unit) * (row[j] * unit);
     for (int64_t k = dim; k < dim + outputs; k++) other += (row[k] * unit) * (row[k] * unit);

@@ -137,16 +137,18 @@ int has_faded(const Own *own, const Pattern *pattern);
 
 /* march.c */
 typedef struct {
-    double left, smallest, longest, step, per_time, energy, level;
+    double left, smallest, longest, step, per_time, energy, level, rate;
     int64_t stiff, steps;
 } Going;
 typedef struct {
-    double step, smallest;
+    double step, smallest, rate;
     int64_t steps, rejected, stiff, crossings;
 } Marched;
 typedef struct { double *spread, *share; } Apart;  /* (passive) each */
 double next_length(double error, const Method *method);
 int64_t count_stiff(int64_t stiff, double stiffness, int accepted);
+double fastest_rate(double before, double stiffness, double length);
+double calm_step(double rate, const Method *method);
 PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data, const Pattern *pattern,
                            const Form *form, const Limits *limits, const Method *method, const Apart *apart,
                            Own *own, const Trial *trial, const Desk *desk, const Sought *sought,

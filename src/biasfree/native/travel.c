@@ -63,14 +63,15 @@ static int judge(Course *course, const Method *method, double length, const Judg
     const double before = biasfree_pace_step(pace, method->number);
     const double wanted = length * next_length(judged->error, method);
     const int accepted = judged->error <= 1.0;
-    if (method->number == LONG) pace->stiff = count_stiff(pace->stiff, judged->stiffness, accepted);
+    pace->rate = fastest_rate(pace->rate, judged->stiffness, length);
+    if (method->number == LONG) pace->stiff = count_stiff(pace->stiff, pace->rate * length, accepted);
     pace->evaluations += (accepted ? method->stages : method->core) - 1;
     if (!accepted) {
-        *planned = wanted;
+        *planned = smallest(wanted, calm_step(pace->rate, method));
         pace->rejected++;
         return 0;
     }
-    *planned = length >= before ? wanted : largest(before, wanted);
+    *planned = smallest(length >= before ? wanted : largest(before, wanted), calm_step(pace->rate, method));
     if (method->number == SHORT) biasfree_pace_went_short(pace, 1);
     pace->smallest = smallest(pace->smallest, length);
     pace->accepted++;

@@ -11,6 +11,7 @@ the directions that no sample pulls; of rows that stand for several neurons it s
 neuron as its ``doubt``, with the square of every correction, and count in as far as the neuron grows again.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from ctypes import Structure, byref
 from typing import Any, NamedTuple
@@ -25,7 +26,8 @@ from biasfree.dynamics.exact._merging import Merged
 from biasfree.native import address, structure
 
 _OWN = structure("Own", "p root size faded unkept lost doubt d most decay began seen")
-_MOST = 1e5  # that a row may fade unkept: 1e-6 of it is lost by then
+_ROUNDS = 4e-15  # as in C: what some hundred steps do to a row
+_BEARS = 10.0  # times rtol, what a row may lose before its neurons go by themselves
 _SAME = 1e-6  # relative difference between the balances of neurons that are one
 
 
@@ -51,17 +53,18 @@ class Own(NamedTuple):
     c: Structure
 
     @classmethod
-    def of(cls, arrays: Sequence[np.ndarray], times: "_Times") -> "Own":
+    def of(cls, arrays: Sequence[np.ndarray], numbers: "_Numbers") -> "Own":
         """With the same for C."""
-        return cls(*arrays, _OWN(*map(address, arrays), _MOST, *times))
+        return cls(*arrays, _OWN(*map(address, arrays), *numbers))
 
     def copy(self) -> "Own":
         """Another one."""
         c: Any = self.c
-        return Own.of([array.copy() for array in self[:-1]], _Times(c.decay, c.began, c.seen))
+        return Own.of([array.copy() for array in self[:-1]], _Numbers(c.most, c.decay, c.began, c.seen))
 
 
-class _Times(NamedTuple):
+class _Numbers(NamedTuple):
+    most: float  # of ``unkept``
     decay: float
     began: float
     seen: float
@@ -78,7 +81,7 @@ class Balance:
         """At the start nothing is lost."""
         first, second = (np.asarray(layer, dtype=float) for layer in plan.network.weights)
         self._began, self._decay = plan.start, plan.weight_decay
-        self._root = _root(first, second.T)
+        self._root, self._most = _root(first, second.T), math.sqrt(_BEARS * plan.rtol / _ROUNDS)
         self._unknown = plan.weight_decay > 0 and plan.clock == "loss"  # how fast it fades there
         self._neurons = np.array([[1.0], [1.0], [0.0], [0.0]]).repeat(len(first), axis=1)  # as of rows
         self._groups: Merged | None = None
@@ -126,7 +129,7 @@ class Balance:
         """Let neurons go by themselves whose row has faded too far; whether there are any."""
         if self._own is None or now.groups is not self._groups:
             return False
-        rows = np.flatnonzero(self._own.unkept > _MOST).tolist()
+        rows = np.flatnonzero(self._own.unkept > self._most).tolist()
         return bool(rows) and now.dissolve(rows)
 
     def _regrouped(self, now: Carried, time: float) -> Own:
@@ -150,7 +153,7 @@ class Balance:
         lost[mended] = 0.0
         elapsed = time - self._began
         size = np.abs(now.z[: now.active]).max(axis=1, initial=0.0)
-        return Own.of([root, size, *known], _Times(self._decay, elapsed, elapsed))
+        return Own.of([root, size, *known], _Numbers(self._most, self._decay, elapsed, elapsed))
 
 
 def _root(first: Float[np.ndarray, "width dim"], second: Float[np.ndarray, "width outputs"]) -> np.ndarray:

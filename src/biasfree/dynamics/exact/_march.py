@@ -12,8 +12,8 @@ from biasfree.dynamics.exact._kernels import METHODS, engine
 from biasfree.dynamics.exact._methods import Method
 from biasfree.native import address, structure
 
-_GOING = structure("Going", "d left smallest longest step per_time energy level i stiff steps")
-_MARCHED = structure("Marched", "d step smallest i steps rejected stiff crossings")
+_GOING = structure("Going", "d left smallest longest step per_time energy level rate i stiff steps")
+_MARCHED = structure("Marched", "d step smallest rate i steps rejected stiff crossings")
 _APART = structure("Apart", "p spread share")
 
 
@@ -29,6 +29,7 @@ class Going(NamedTuple):
     steps: int  # accepted ones, at most
     energy: float  # so far
     level: float  # ln L at which it ends
+    rate: float = 0.0  # the fastest, as far as it is known
 
 
 class Marched(NamedTuple):
@@ -39,6 +40,7 @@ class Marched(NamedTuple):
         step: wanted next.
         stiff: as in ``Going``.
         smallest: accepted step.
+        rate: as in ``Going``.
         crossings: in ``Sought``; -1 if nothing at all happened.
     """
 
@@ -47,6 +49,7 @@ class Marched(NamedTuple):
     step: float
     stiff: int
     smallest: float
+    rate: float
     crossings: int
 
 
@@ -66,7 +69,9 @@ def march(
         byref(METHODS[method.number]), byref(apart_in_c(apart)), own if own is None else byref(own), byref(trial.c),
         byref(desk.c), byref(sought.c), byref(marched),
     )  # fmt: skip
-    return Marched(marched.steps, marched.rejected, marched.step, marched.stiff, marched.smallest, marched.crossings)
+    return Marched(
+        marched.steps, marched.rejected, marched.step, marched.stiff, marched.smallest, marched.rate, marched.crossings
+    )
 
 
 def apart_in_c(apart: Float[np.ndarray, "2 passive"]) -> Structure:
