@@ -83,13 +83,15 @@ class Late:
         # A long exponential step must not jump over the rest that is waited for.
         waits = self._going and state.plan.stop.converged
         due = (waits or pace.accepted >= self._next_look) and self._slow()
-        stiff = pace.stiff >= _STIFF and self._spent >= self._next and self._pays(until - state.time)
-        if not (due or self._going or stiff):
+        steps = self._going or (
+            pace.stiff >= _STIFF and self._spent >= self._next and self._pays(until - state.time)
+        )  # fmt: skip
+        if not (due or steps):
             return None
         rested = self._rested(until) if due else None
         if rested is not None:
             return rested
-        return self._step(until) if self._going or stiff else None
+        return self._step(until) if steps else None
 
     def _slow(self) -> bool:
         """Whether the network moves so little that it may be at rest; if not, it is asked again some steps later."""
