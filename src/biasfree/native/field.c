@@ -306,17 +306,17 @@ double pulls_here(const double *z, const Data *data, const Pattern *pattern, dou
     return level;
 }
 
-/* M_h = Σ_l d_l (p_l + ς_hl q_l)ᵀ of the active rows. */
-static inline void gathered(const double *work, const Data *data, const Pattern *pattern, double *pull, int64_t dim,
-                            int64_t outputs) {
+/* M_h = Σ_l d_l (p_l + ς_hl q_l)ᵀ of the active rows, whose sides are given. */
+static inline void gather(const double *work, const Data *data, const double *sides, int64_t active, double *pull,
+                          int64_t dim, int64_t outputs) {
     const int64_t lines = data->lines;
-    for (int64_t h = 0; h < pattern->active; h++) {
+    for (int64_t h = 0; h < active; h++) {
         double *own = pull + h * dim * outputs;
         if (data->b == 0.0 && h > 0) { /* without kinks all rows are pulled alike */
             memcpy(own, pull, sizeof(double) * (size_t)(dim * outputs));
             continue;
         }
-        const double *side = pattern->side + h * lines;
+        const double *side = sides + h * lines;
         for (int64_t k = 0; k < outputs; k++) {
             const double *p = work + k * lines, *q = work + (outputs + k) * lines;
             for (int64_t j = 0; j < dim; j++) {
@@ -327,6 +327,13 @@ static inline void gathered(const double *work, const Data *data, const Pattern 
             }
         }
     }
+}
+
+static void gathered(const double *work, const Data *data, const double *sides, int64_t active, double *pull) {
+    if (data->dim == 2 && data->outputs == 1)
+        gather(work, data, sides, active, pull, 2, 1);
+    else
+        gather(work, data, sides, active, pull, data->dim, data->outputs);
 }
 
 /* M_h from the form of a pattern. */
@@ -420,10 +427,7 @@ static inline double moved(const double *z, const Pattern *pattern, double decay
 /* M of the active rows at `z`, without what they slide on, to the desk; the decay. */
 double pulls_on_rows(const double *z, const Data *data, const Pattern *pattern, const Desk *desk) {
     const double shift = pulls_here(z, data, pattern, desk->work);
-    if (data->dim == 2 && data->outputs == 1)
-        gathered(desk->work, data, pattern, desk->pull, 2, 1);
-    else
-        gathered(desk->work, data, pattern, desk->pull, data->dim, data->outputs);
+    gathered(desk->work, data, pattern->side, pattern->active, desk->pull);
     projected(pattern, data->dim, data->outputs, desk->pull);
     return data->decay > 0.0 ? data->decay * exp(-shift) : 0.0;
 }
@@ -468,19 +472,33 @@ PUBLIC void biasfree_levels(int64_t states, const double *z, int64_t rows, int64
     }
 }
 
-/* ln L, p, q and the size that these are differences of, of several states from what their lines put out,
-   (states, outputs, lines) each; `work` as above. Without room for the levels they are found only where the clock needs
-   them. */
-PUBLIC void biasfree_pulls(int64_t states, const double *lin, const double *even, const Data *data, double *levels,
-                           double *p, double *q, double *masses, double *work) {
+/* ln L, p, q, the size that these are differences of, and M of the active rows, what they slide on included, of several
+   states `z`, (states, rows, columns), with given sides; `work` as above. */
+PUBLIC void biasfree_pulls_of(int64_t states, const double *z, int64_t rows, int64_t active, const Data *data,
+                              const double *side, double *levels, double *p, double *q, double *masses,
+                              double *matrices, double *work) {
+    const int64_t size = data->outputs * data->lines, block = active * data->dim * data->outputs;
+    for (int64_t n = 0; n < states; n++) {
+        outputs_of(z + n * rows * (data->dim + data->outputs), data, side, active, work);
+        levels[n] = log_loss(work, data);
+        pulls(work, data, data->by_loss ? levels[n] : 0.0);
+        memcpy(p + n * size, work, sizeof(double) * (size_t)size);
+        memcpy(q + n * size, work + size, sizeof(double) * (size_t)size);
+        masses[n] = size ? work[2 * size] : 0.0;
+        gathered(work, data, side, active, matrices + n * block);
+    }
+}
+
+/* p, q and, where there is room for it, the size that these are differences of, of several states from what their lines
+   put out, (states, outputs, lines) each; `work` as above. */
+PUBLIC void biasfree_pulls(int64_t states, const double *lin, const double *even, const Data *data, double *p, double *q,
+                           double *masses, double *work) {
     const int64_t size = data->outputs * data->lines;
     const size_t bytes = sizeof(double) * (size_t)size;
     for (int64_t n = 0; n < states; n++) {
         memcpy(work, lin + n * size, bytes);
         memcpy(work + size, even + n * size, bytes);
-        const double level = levels || data->by_loss ? log_loss(work, data) : 0.0;
-        if (levels) levels[n] = level;
-        pulls(work, data, data->by_loss ? level : 0.0);
+        pulls(work, data, data->by_loss ? log_loss(work, data) : 0.0);
         memcpy(p + n * size, work, bytes);
         memcpy(q + n * size, work + size, bytes);
         if (masses) masses[n] = size ? work[2 * size] : 0.0;
