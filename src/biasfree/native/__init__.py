@@ -6,6 +6,7 @@ two, and kept in the user's cache folder. Structures here have the members of th
 
 import ctypes
 import functools
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -45,6 +46,13 @@ def address(array: np.ndarray, dtype: Any = FLOAT) -> int:
         return ctypes.addressof(_BYTE.from_buffer(array.data))  # a third of the time of what follows
     except (TypeError, ValueError):  # read-only
         return int(array.__array_interface__["data"][0])
+
+
+def room(*sizes: int) -> tuple[np.ndarray, list[int]]:
+    """One array with room for several, and where each of them begins; it must live for as long as C uses it."""
+    whole = np.empty(sum(sizes))
+    begin = address(whole)
+    return whole, [begin + whole.itemsize * before for before in itertools.accumulate(sizes[:-1], initial=0)]
 
 
 def structure(what: str, members: str, **last: type[ctypes.Structure]) -> type[ctypes.Structure]:

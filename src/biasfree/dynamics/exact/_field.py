@@ -97,22 +97,14 @@ def line_outputs(
     return data.a * (second @ products), data.b * (second @ (side * products))
 
 
-def across(pattern: Pattern) -> Float[np.ndarray, "active dim dim"]:
-    """The projection of each row across what it slides on."""
-    _, room, dim = pattern.basis.shape
-    used = np.where(np.arange(room)[None, :] < pattern.span[:, None], 1.0, 0.0)
-    basis = pattern.basis * used[:, :, None]
-    return np.eye(dim) - np.einsum("hsi,hsj->hij", basis, basis)
-
-
 def velocity(
     states: Float[np.ndarray, "*n rows columns"], pulls: Pulls, pattern: Pattern
 ) -> Float[np.ndarray, "*n rows columns"]:
     """The velocity of states from their pulls."""
     dim = pulls.matrices.shape[-2]
     matrices = pulls.matrices
-    if pattern.span.any():
-        matrices = np.einsum("hij,...hjk->...hik", across(pattern), matrices)
+    if pattern.across is not None:
+        matrices = pattern.across @ matrices
     matrices = matrices[..., pattern.owner, :, :]
     first, second = states[..., :dim], states[..., dim:]
     moved = np.concatenate(

@@ -49,9 +49,7 @@ def bends(
     """C⁺ and C⁻ of every line at rows ``z``, whose ln L is ``level``."""
     each = np.eye(data.outputs)
     if data.loss == SQUARE:
-        square, mixed = data.powers
-        halves = 0.5 * np.stack([square + mixed, square - mixed]) / data.samples
-        return halves[..., None, None] * each
+        return data.halves[..., None, None] * each
     t, counts = data.position, np.diff(data.begin)  # samples of each line
     lin, even = (np.repeat(part, counts, axis=-1) for part in line_outputs(z, data, side))
     outputs = t * lin + np.abs(t) * even

@@ -56,6 +56,8 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_pulls_of.argtypes = [whole, pointer, whole, whole, *[pointer] * 8]
     loaded.biasfree_pulls_of.restype = None
     loaded.biasfree_phis.argtypes, loaded.biasfree_phis.restype = [whole, pointer, whole, pointer], None
+    loaded.biasfree_places.argtypes = [whole, pointer, number, *[pointer] * 4]
+    loaded.biasfree_places.restype = None
     loaded.biasfree_bend.argtypes, loaded.biasfree_bend.restype = [whole, *[pointer] * 8], None
     loaded.biasfree_collocate.argtypes, loaded.biasfree_collocate.restype = [number, *[pointer] * 6], None
     loaded.biasfree_propagated.argtypes = [

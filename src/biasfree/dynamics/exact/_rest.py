@@ -11,7 +11,7 @@ from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics.exact import _cells as cells
 from biasfree.dynamics.exact._events import polished, search
 from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
-from biasfree.dynamics.exact._modes import LARGEST
+from biasfree.dynamics.exact._modes import LARGEST, Frame
 from biasfree.dynamics.exact._narrow import narrow_columns
 from biasfree.dynamics.exact._state import State, View
 
@@ -72,6 +72,7 @@ class Late:
         self._going, self._length, self._next, self._next_look = False, 0.0, 0, 1
         self._seemed = 0
         self._folded: tuple[object, int] = None, 0  # rows that J is of, for a pattern
+        self._frame: Frame | None = None  # of the last step
         self.stood = False  # from the start
 
     def advance(self, until: float) -> Piece | None:
@@ -123,7 +124,7 @@ class Late:
         waits = plan.stop.level > -math.inf and not plan.stop.converged
         if waits and math.isfinite(self._worth()):
             return None  # what could be calmed is for exponential steps
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
+        step = self._linearised()
         state.pace.evaluations += step.modes.evaluations
         state.pace.algebra += step.modes.algebra
         if waits or not step.rests(horizon, _RESTED * plan.rtol):
@@ -176,7 +177,7 @@ class Late:
             self._give_up()
             return None
         least = min(worth * explicit, left)
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol)
+        step = self._linearised()
         rested = None if step.modes.force.any() else self._rested(until)  # nothing heavy moves by more than rounding
         if rested is not None:
             return rested
@@ -211,6 +212,13 @@ class Late:
             ended = _status.not_finite(plan.axis, began)
         way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several, step.energies)
         return Piece(began, state.time, way.at, "exponential steps", ended=ended, several=way.several)
+
+    def _linearised(self) -> LateStep:
+        """The flow from here; what depends on the pattern alone is kept."""
+        now = self.state.carried
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * self.state.plan.rtol, self._frame)
+        self._frame = step.modes.frame
+        return step
 
     def _pays(self, left: float) -> bool:
         """Whether there is time left for an exponential step to be worth it."""
