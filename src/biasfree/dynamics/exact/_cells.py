@@ -35,7 +35,9 @@ class Folds(NamedTuple):
         turn, first = np.zeros((len(self.whole), len(self.of))), 0
         for cell in self.cells:
             last = first + min(len(cell), z.shape[1])
-            turn[cell, first:last] = _orthonormal(z[self.whole[cell]]) if last - first < len(cell) else np.eye(len(cell))
+            turn[cell, first:last] = (
+                _orthonormal(z[self.whole[cell]]) if last - first < len(cell) else np.eye(len(cell))
+            )
             first = last
         return turn
 

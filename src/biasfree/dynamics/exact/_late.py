@@ -155,16 +155,14 @@ class LateStep:
         matrices = self.modes.pulls_on(self.pattern.side[owners]) * moves[:, None, None]
         return matrices if self.pattern.across is None else self.pattern.across[owners] @ matrices
 
-    def at_rest(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
-        """The rows some times later, once nothing heavy moves: light rows are pulled as they are now."""
+    def at_rest(
+        self, times: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, "n rows columns"], Float[np.ndarray, "n"]]:
+        """Rows and ∫‖e^{τJ}F‖² some times later, once nothing heavy moves: light rows are pulled as they are now."""
         states = self._moved(times)
         if self.riding.size:
             states[:, self.riding] = propagated(self.z[self.riding], self._light_pulls(), self.modes.decay, times)
-        return states
-
-    def energies_at_rest(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """∫‖e^{τJ}F‖² over some times."""
-        return np.asarray(times * (phis(2 * times[:, None] * self.modes.rates, 1)[0] @ self.modes.force**2))
+        return states, times * (phis(2 * times[:, None] * self.modes.rates, 1)[0] @ self.modes.force**2)
 
     def _moved(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
         """The rows some times later, light ones as they are now."""
@@ -244,29 +242,24 @@ class LateStep:
 
     def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time after the step's beginning."""
-        return self._end.copy() if time == self.reaches else self.several(np.array([time]))[0]
-
-    def several(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
-        """The rows some times after the step's beginning."""
-        states = self._moved(times)
-        if self.riding.size:
-            numbers, x = self._within(times)
-            curves = np.stack([self._ways[number].curve[:, self.riding] for number in numbers.tolist()])
-            states[:, self.riding] = np.einsum("nk,nk...->n...", basis(x), curves)
-        states[times == self.reaches] = self._end
-        return states
+        return self._end.copy() if time == self.reaches else self.several(np.array([time]))[0][0]
 
     def energy(self, time: float) -> float:
         """∫‖Ẇ‖² over a time from the step's beginning."""
-        return float(self._energies[-1, -1] if time == self.reaches else self.energies(np.array([time]))[0])
+        return float(self._energies[-1, -1] if time == self.reaches else self.several(np.array([time]))[1][0])
 
-    def energies(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """∫‖Ẇ‖² over some times from the step's beginning."""
-        numbers, x = self._within(times)
-        return np.asarray(np.einsum("nk,nk->n", basis(x), self._energies[numbers]))
-
-    def _within(self, times: Float[np.ndarray, "n"]) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n"]]:
-        """The arcs that times are in, and x ∈ [0, 1]."""
-        bounds = np.array([self._ways[0].begin, *(way.end for way in self._ways)])
-        numbers = np.clip(np.searchsorted(bounds, times) - 1, 0, len(self._ways) - 1)
-        return numbers, (times - bounds[numbers]) / (bounds[numbers + 1] - bounds[numbers])
+    def several(
+        self, times: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, "n rows columns"], Float[np.ndarray, "n"]]:
+        """Rows and ∫‖Ẇ‖² some times after the step's beginning."""
+        states = self._moved(times)
+        begins, ends = np.array([(way.begin, way.end) for way in self._ways]).T
+        numbers = np.minimum(np.searchsorted(ends, times), len(ends) - 1)
+        weights = basis((times - begins[numbers]) / (ends - begins)[numbers])[:, None]
+        if self.riding.size:
+            curves = np.stack([self._ways[number].curve[:, self.riding] for number in numbers.tolist()])
+            points, nodes, count, columns = curves.shape
+            moved = weights @ curves.reshape(points, nodes, count * columns)
+            states[:, self.riding] = moved.reshape(points, count, columns)
+        states[times == self.reaches] = self._end
+        return states, (weights @ self._energies[numbers, :, None])[:, 0, 0]

@@ -40,22 +40,21 @@ class _Way(NamedTuple):
     Attributes:
         view, energy: at its beginning.
         elapsed: times → what has passed of it.
-        rows, energies: of what has passed.
+        rows: of what has passed; and their energies.
     """
 
     view: View
     energy: float
     elapsed: Callable[[np.ndarray], np.ndarray]
-    rows: Callable[[np.ndarray], np.ndarray]
-    energies: Callable[[np.ndarray], np.ndarray]
+    rows: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
     def several(self, times: Sequence[float]) -> list[Point]:
         """At several times, some at once: of many neurons all would need too much room."""
         points = list[Point]()
         for first in range(0, len(times), _AT_ONCE):
             some = np.array(times[first : first + _AT_ONCE])
-            elapsed = self.elapsed(some)
-            points += self.view.points(self.rows(elapsed), self.energy + self.energies(elapsed), some)
+            rows, energies = self.rows(self.elapsed(some))
+            points += self.view.points(rows, self.energy + energies, some)
         return points
 
     def at(self, time: float) -> Point:
@@ -135,7 +134,7 @@ class Late:
             # Of a run that stops at rest the last state is where it would have come to.
             return np.where(plan.stop.converged & (times > began), horizon, times - began)
 
-        way = _Way(view, energy, elapsed, step.at_rest, step.energies_at_rest)
+        way = _Way(view, energy, elapsed, step.at_rest)
         state.time = math.nextafter(began, math.inf) if plan.stop.converged else until
         ended = _status.converged(began) if plan.stop.converged else None
         return Piece(began, state.time, way.at, "at rest", 0, ended=ended, several=way.several)
@@ -166,7 +165,7 @@ class Late:
             return None
 
         self._next_look = 0  # before explicit steps stir it up again
-        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several, step.energies)
+        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
         return Piece(began, state.time, way.at, "exponential steps", 0, several=way.several)
 
     def _step(self, until: float) -> Piece | None:
@@ -210,7 +209,7 @@ class Late:
         state.moved()
         if not math.isfinite(state.size):
             ended = _status.not_finite(plan.axis, began)
-        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several, step.energies)
+        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
         return Piece(began, state.time, way.at, "exponential steps", ended=ended, several=way.several)
 
     def _linearised(self) -> LateStep:
