@@ -34,10 +34,8 @@ class Folds(NamedTuple):
             return None
         turn, first = np.zeros((len(self.whole), len(self.of))), 0
         for cell in self.cells:
-            last = first + min(len(cell), z.shape[1])
-            turn[cell, first:last] = (
-                _orthonormal(z[self.whole[cell]]) if last - first < len(cell) else np.eye(len(cell))
-            )
+            own, last = z[self.whole[cell]], first + min(len(cell), z.shape[1])
+            turn[cell, first:last] = np.eye(len(cell)) if len(cell) <= z.shape[1] else _orthonormal(own)
             first = last
         return turn
 

@@ -28,7 +28,7 @@ import math
 from ctypes import byref
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from biasfree.dynamics.exact._arrays import Pattern
 from biasfree.dynamics.exact._data import Data

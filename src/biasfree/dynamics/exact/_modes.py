@@ -230,8 +230,8 @@ class Modes:
         solved = _SOLVED(address(bend), *begins, math.inf, math.inf, 0)
         modes = self._in_c(each)
         engine().biasfree_collocate(
-            length, byref(modes), byref(_ITERATION), byref(self.data.c), byref(self._pattern.c), byref(self.frame.desk.c),
-            byref(solved),
+            length, byref(modes), byref(_ITERATION), byref(self.data.c), byref(self._pattern.c),
+            byref(self.frame.desk.c), byref(solved),
         )  # fmt: skip
         self.evaluations += solved.evaluations
         return Collocated(bend, solved.left, solved.error)

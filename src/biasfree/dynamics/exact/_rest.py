@@ -115,7 +115,7 @@ class Late:
     def _rested(self, until: float) -> Piece | None:
         """The rest of the run, by the linearised flow, if the network hardly moves any more and nothing grows."""
         state, plan = self.state, self.state.plan
-        now, began, energy = state.carried, state.time, state.energy
+        began, energy = state.time, state.energy
         self._next_look = state.pace.accepted + 5 + state.pace.accepted // 10
         left = until - began
         horizon = left if math.isfinite(left) else 10 * max(began, 1.0)
