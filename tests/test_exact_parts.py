@@ -99,7 +99,7 @@ def stepped(
     desk.rows[START] = z
     attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, form, limits, method, apart[1], trial, desk)
     first, power = trial.stages[0].copy(), trial.powers[0]
-    marched = march(z, going, data, pattern, form, limits, method, apart, trial, desk, sought)
+    marched = march(z, going, data, pattern, form, limits, method, apart, None, trial, desk, sought)
     trial.stages[0], trial.powers[0] = first, power
     return Stepped(trial.stages, trial.powers, trial.curves[0], trial.energies[0], marched)
 

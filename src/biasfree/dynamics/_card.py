@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _POOR = 1e-2  # a gauge above this is said to be poor
 _UNDERFLOW = -690.0  # ln L below which a loss is given by its logarithm
+_ROUNDING = 1e-12  # what rounding may have changed that is worth a word
 _SHOWN = 4  # stretches listed one by one
 
 
@@ -103,6 +104,8 @@ def _accuracy(trajectory: "Trajectory") -> str:
         return f"balance drift {_gauge(drift)}; the energy gap does not apply where steps chatter"
     if not math.isnan(trajectory.admissibility):
         text = f"{text}, admissibility {_gauge(trajectory.admissibility)}"
+    if trajectory.counts.regrowth_error > _ROUNDING:
+        text = f"{text}, rounding of neurons that grew again {_gauge(trajectory.counts.regrowth_error)}"
     if trajectory.counts.local_errors:
         text = f"{text}, errors of all steps {_gauge(trajectory.counts.local_errors)} of the weights"
     if any(value > _POOR for value in (drift, gap, trajectory.admissibility)):

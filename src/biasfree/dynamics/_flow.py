@@ -125,7 +125,7 @@ def gradient_flow(
         time = outcome.last[0]
         because = f"the exact flow was stuck at {plan.axis} = {time:.6g}; {other} went on from there"
         return finished(_taken_up(plan, outcome, other, progress), other, because, exact_until=time)
-    if outcome.status.complete and not result.status.complete:
+    if outcome.status.complete and not result.status.complete and not _guard.is_lost_to_rounding(result):
         refused = result.status.message.split(". ")[0]
         left = plan.max_work - outcome.counts.work
         if plan.rtol * _TIGHTER >= _TIGHTEST:  # mostly one decision that was too close at this tolerance

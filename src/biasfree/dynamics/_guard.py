@@ -4,7 +4,8 @@ A run that fails may not be called a success. What is judged:
 
 - weights and losses are numbers, and a loss of 0 is one;
 - the objective, L + ½λ‖W‖², or ln L on the loss clock without decay, is not above its start (a flow only falls);
-- balance drift, energy gap and admissibility, where they apply, are within a stated multiple of the tolerance.
+- balance drift, energy gap and admissibility, where they apply, are within a stated multiple of the tolerance, and so is
+  what rounding may have made of neurons that faded and grew again.
 
 Descent is what it is at any rate, and approximates nothing: of it only the first is asked.
 """
@@ -29,6 +30,7 @@ _ENERGY_OF_STEPS = 1000.0  # 12: energy is not under error control, and a step's
 _ENERGY_OVER_KINKS = 10_000.0  # 420: steps that pass over kinks integrate ‖Ẇ‖² across its jumps
 _MOST_ENERGY = 0.3  # of the first loss, at any tolerance: nobody would call a third of it a small error
 _ADMISSIBILITY = 1000.0  # a slide is held to the tolerance, and what is left of it grows until it ends
+_REGROWTH = 100.0  # as two tolerances may differ
 _RISE = 100.0  # none rose; a step may err by rtol
 
 
@@ -39,11 +41,20 @@ def judged(trajectory: Trajectory) -> Trajectory:
         return dataclasses.replace(trajectory, status=_status.refused("not finite", verdict, trajectory.status))
     if trajectory.settings["method"] == "descent":
         return trajectory
-    for gauge, value, limit in _gauges(trajectory):
+    for gauge, value, limit, advice in _gauges(trajectory):
         if value > limit:
-            sentence = f"{gauge} is {value:.2g}, above {limit:.2g}. Use a smaller rtol, or another method."
+            sentence = f"{gauge} is {value:.2g}, above {limit:.2g}. {advice}"
             return dataclasses.replace(trajectory, status=_status.refused("inaccurate", sentence, trajectory.status))
     return trajectory
+
+
+def is_lost_to_rounding(trajectory: Trajectory) -> bool:
+    """Whether neurons that faded and grew again are beyond float64: no other method would do better, nor say so."""
+    return bool(trajectory.counts.regrowth_error > _most_regrowth(trajectory))
+
+
+def _most_regrowth(trajectory: Trajectory) -> float:
+    return float(_FLOOR + _REGROWTH * trajectory.settings["rtol"])
 
 
 def _not_numbers(trajectory: Trajectory) -> str | None:
@@ -72,8 +83,9 @@ def _log_loss(trajectory: Trajectory, index: int) -> float:
     return float(_field.log_loss(weights, problem, kind))
 
 
-def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float]]:
-    """Name, value and limit of each gauge; NaN, which is above nothing, where one does not apply."""
+def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float, str]]:
+    """Name, value and limit of each gauge and what to do; NaN, which is above nothing, where one does not apply."""
+    advice = "Use a smaller rtol, or another method."
     rtol, scale = trajectory.settings["rtol"], _scale(trajectory)
     noise = trajectory.rounding / scale if math.isfinite(scale) else math.inf
     balance = _BALANCE_IN_CHATTER if trajectory.counts.chattered else _BALANCE
@@ -81,11 +93,14 @@ def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float]]:
         energy = _ENERGY
     else:
         energy = _ENERGY_OF_STEPS if trajectory.template.is_linear else _ENERGY_OVER_KINKS
-    yield "the balance drift", trajectory.balance_drift, _FLOOR + balance * rtol
+    yield "the balance drift", trajectory.balance_drift, _FLOOR + balance * rtol, advice
     allowed = energy * rtol if trajectory.by_logarithm else min(energy * rtol, _MOST_ENERGY)
-    yield "the energy gap", trajectory.energy_gap, _FLOOR + allowed + noise
-    yield "the inadmissible slide", trajectory.admissibility, _FLOOR + _ADMISSIBILITY * rtol
-    yield "the rise of the objective above its start", _rise(trajectory) / scale, _FLOOR + _RISE * rtol + noise
+    yield "the energy gap", trajectory.energy_gap, _FLOOR + allowed + noise, advice
+    yield "the inadmissible slide", trajectory.admissibility, _FLOOR + _ADMISSIBILITY * rtol, advice
+    yield "the rise of the objective above its start", _rise(trajectory) / scale, _FLOOR + _RISE * rtol + noise, advice
+    advice = "No method in float64 does better: begin with larger weights, or ask for no more than that."
+    faded = "what rounding may have made of neurons that faded and grew again"
+    yield faded, trajectory.counts.regrowth_error, _most_regrowth(trajectory), advice
 
 
 def _scale(trajectory: Trajectory) -> float:

@@ -93,6 +93,8 @@ class Counts:
         chatter_step: smallest of the chattering steps, 0 if none.
         local_errors: of all adaptive steps, as they were estimated, in parts of the weights, added up; where the flow
             makes differences neither grow nor shrink, that is how far off the weights may be.
+        regrowth_error: by which part of the largest weight rounding may have changed neurons that faded and grew again,
+            in the exact flow.
         work: in units of ``_work``, by which a run ends that goes on and on.
     """
 
@@ -103,6 +105,7 @@ class Counts:
     smallest_step: float = 0.0
     chatter_step: float = 0.0
     local_errors: float = 0.0
+    regrowth_error: float = 0.0
     work: float = 0.0
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -117,6 +120,7 @@ class Counts:
             min(steps, default=0.0),
             min(chatter, default=0.0),
             self.local_errors + other.local_errors,
+            max(self.regrowth_error, other.regrowth_error),
             self.work + other.work,
         )
 

@@ -133,9 +133,9 @@ static int follow_way(int64_t way, const Light *light, Data *data, const Pattern
         if (happened[1] == STAYED) happened[1] = NO_EVENT;
         take_form(form, data, room->pattern);
         memcpy(z, start, sizeof(double) * (size_t)columns);
-        const Going going = {left, 1e-15 * left, INFINITY, smallest(wanted, left), 0.0, energy, -INFINITY, 0, STEPS};
+        const Going going = {left, 1e-15 * left, INFINITY, smallest(wanted, left), 0.0, energy, -INFINITY, 0.0, 0, STEPS};
         Marched marched;
-        biasfree_march(z, &going, data, room->pattern, form, limits, method, room->apart, room->trial, room->desk,
+        biasfree_march(z, &going, data, room->pattern, form, limits, method, room->apart, 0, room->trial, room->desk,
                        room->sought, &marched);
         if (marched.steps == 0) return 0;
         const Event event = next_event(room, &marched, limits->rtol);

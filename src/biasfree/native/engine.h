@@ -124,21 +124,35 @@ int has_ended(const double *z, const double *work, const Data *data, const Patte
 int64_t scan(const double *curve, double begin, double length, double blur, const Data *data, const Pattern *pattern,
              double level, const Desk *desk, const Sought *sought);
 
+/* balance.c */
+typedef struct {
+    const double *root;                    /* (active): ±√|‖w‖² − ‖v‖²| at the run's start, NaN where it is not known */
+    double *size, *faded, *unkept, *lost, *doubt; /* (active): see _balance.py */
+    double most;                           /* of `unkept` */
+    double decay, began, seen;             /* times since the run's start: of what comes next, and of `size` */
+} Own;
+void keep_balance(Own *own, double time, const Data *data, const Pattern *pattern, const int64_t *which, int64_t count,
+                  double *rows);
+int has_faded(const Own *own, const Pattern *pattern);
+
 /* march.c */
 typedef struct {
-    double left, smallest, longest, step, per_time, energy, level;
+    double left, smallest, longest, step, per_time, energy, level, rate;
     int64_t stiff, steps;
 } Going;
 typedef struct {
-    double step, smallest;
+    double step, smallest, rate;
     int64_t steps, rejected, stiff, crossings;
 } Marched;
 typedef struct { double *spread, *share; } Apart;  /* (passive) each */
 double next_length(double error, const Method *method);
 int64_t count_stiff(int64_t stiff, double stiffness, int accepted);
+double fastest_rate(double before, double stiffness, double length);
+double calm_step(double rate, const Method *method);
 PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data, const Pattern *pattern,
                            const Form *form, const Limits *limits, const Method *method, const Apart *apart,
-                           const Trial *trial, const Desk *desk, const Sought *sought, Marched *marched);
+                           Own *own, const Trial *trial, const Desk *desk, const Sought *sought,
+                           Marched *marched);
 void reach_of_groups(const Data *data, const Pattern *pattern, const Apart *apart, const Desk *desk);
 
 static inline double largest(double one, double other) { return one > other ? one : other; }

@@ -264,6 +264,7 @@ typedef struct {
     const double *spans, *bound; /* (arcs): of time, and squares at which a row is light no more */
     const double *means;         /* (8, 8): values at the nodes → means up to each */
     double *pulls, *mean, *room;
+    Own *own; /* or nothing */
     int64_t arcs, count;
 } Ride;
 
@@ -272,6 +273,7 @@ typedef struct {
 PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data, const Pattern *pattern, const Desk *desk) {
     const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs, size = pattern->rows * columns;
     const int64_t block = dim * outputs, all = ride->count * block;
+    double time = 0.0;
     for (int64_t n = 0; n < ride->arcs; n++) {
         double *arc = states + n * NODES * size, decays[NODES];
         const double *before = n ? arc - size : arc;
@@ -290,6 +292,9 @@ PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data,
                           ride->spans[n] * TABLES.nodes[y], dim, outputs, arc + y * size + ride->riding[i] * columns,
                           ride->room);
         }
+        time += ride->spans[n];
+        keep_balance(ride->own, time, data, pattern, ride->riding, ride->count, arc + (NODES - 1) * size);
+        if (n && has_faded(ride->own, pattern)) return n;
         for (int64_t i = 0; i < ride->count; i++) {
             const double *row = arc + (NODES - 1) * size + ride->riding[i] * columns;
             double square = 0.0;

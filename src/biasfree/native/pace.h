@@ -12,6 +12,7 @@ typedef struct {
     double gap;                    /* usual distance between events */
     double overhead;               /* what a step costs besides its evaluations, in evaluations */
     double smallest;               /* accepted step */
+    double rate;                   /* the fastest, as steps have shown it */
     int64_t stiff;                 /* steps held by stability, less those that were not */
     int64_t accepted, rejected, evaluations;
 } Pace;

@@ -64,14 +64,15 @@ static int judge(Course *course, const Method *method, double length, const Judg
     const double before = biasfree_pace_step(pace, method->number);
     const double wanted = length * next_length(judged->error, method);
     const int accepted = judged->error <= 1.0;
-    if (method->number == LONG) pace->stiff = count_stiff(pace->stiff, judged->stiffness, accepted);
+    pace->rate = fastest_rate(pace->rate, judged->stiffness, length);
+    if (method->number == LONG) pace->stiff = count_stiff(pace->stiff, pace->rate * length, accepted);
     pace->evaluations += (accepted ? method->stages : method->core) - 1;
     if (!accepted) {
-        *planned = wanted;
+        *planned = smallest(wanted, calm_step(pace->rate, method));
         pace->rejected++;
         return 0;
     }
-    *planned = length >= before ? wanted : largest(before, wanted);
+    *planned = smallest(length >= before ? wanted : largest(before, wanted), calm_step(pace->rate, method));
     if (method->number == SHORT) biasfree_pace_went_short(pace, 1);
     pace->smallest = smallest(pace->smallest, length);
     pace->accepted++;
@@ -140,8 +141,8 @@ static int has_parted(const Course *course, const Room *room) {
 /* Take steps from rows `z`, through plain events, as many as may be; the pattern changes in place. The
    velocity where they end is the trial's first stage. */
 PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const Limits *limits, const Method *methods,
-                            const Apart *apart, const Trial *trial, const Desk *desk, const Sought *sought,
-                            Course *course, const Record *record) {
+                            const Apart *apart, Own *own, const Trial *trial, const Desk *desk,
+                            const Sought *sought, Course *course, const Record *record) {
     const Room room = {data, pattern, limits, methods, apart, trial, desk, sought, record, 0.0, 0.0};
     const Form none = {0, 0, 0};
     const int64_t size = pattern->rows * (data->dim + data->outputs);
@@ -178,9 +179,10 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         course->inadmissible = largest(course->inadmissible, inadmissible(&room, event.x));
         fresh = arrive(course, method, length, &event, crossings, &room);
         flood = event.x <= 1.0 && event.x * length <= 1e-14 * (course->began + course->time) ? flood + 1 : 0;
+        keep_balance(own, course->time, data, pattern, 0, 0, start);
         memcpy(z, start, sizeof(double) * (size_t)size);
         if (course->why == AT_ZERO || course->pace.stiff >= course->stiff) break;
-        if (pattern->rows > pattern->active && has_parted(course, &room)) break;
+        if (pattern->rows > pattern->active && (has_parted(course, &room) || has_faded(own, pattern))) break;
         if (!fresh && course->pace.accepted >= course->look && is_slow(course, &room, size)) break;
     }
     if (fresh) attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, &none, limits, methods, apart->share, trial, desk);

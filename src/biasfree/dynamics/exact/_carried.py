@@ -288,7 +288,22 @@ class Carried:
             pieces = np.split(order, np.sort(gaps) + 1)
             parts += [_merging.grouped(members[some], neurons[some]) for some in pieces]
             leaders += [row] * len(pieces)
-        kept = np.setdiff1d(np.arange(self.active), list(torn))
+        self._replace(list(torn), parts, leaders)
+
+    def dissolve(self, rows: list[int]) -> bool:
+        """Let every neuron of these groups go by itself, but where others ride along; whether there are any."""
+        rows = np.setdiff1d(rows, self.groups.row_of[self.riders]).tolist()
+        parts, leaders = list[_merging.Formed](), list[int]()
+        for row in rows:
+            neurons, members = self.groups.neurons_of(row, self.z), self.groups.groups[row].members
+            parts += [_merging.grouped(members[i : i + 1], neurons[i : i + 1]) for i in range(len(members))]
+            leaders += [row] * len(members)
+        self._replace(rows, parts, leaders)
+        return bool(rows)
+
+    def _replace(self, rows: list[int], parts: list[_merging.Formed], leaders: list[int]) -> None:
+        """Other groups instead of some, each on the sides of its leader but where it is clearly beyond a line."""
+        kept = np.setdiff1d(np.arange(self.active), rows)
         self._take(self.groups.with_more(kept, parts, self.z), self.pattern, np.concatenate([kept, leaders]))
         own = np.arange(len(kept), self.active)
         products = self.z[own, : self.dim] @ self.data.transposed

@@ -47,6 +47,7 @@ class Exact:
                 return self._begin()
             before = _done(self._state)
             piece = self._late.advance(self.plan.until) or self._explicit.advance(self.plan.until)
+        self._state.balance.keep(self._state.carried, self._state.time)
         self._work += _worked(piece, self._state, before)
         if piece.ended is None and self.plan.clock == "loss" and self._state.level < _UNRESOLVED:
             return _ended(piece, _status.unresolved(self.plan.axis, piece.end, self._state.level))
@@ -57,7 +58,10 @@ class Exact:
         if self._state is None:
             return Counts(0, 0)
         pace = self._state.pace
-        return Counts(pace.evaluations, pace.accepted, pace.rejected, smallest_step=pace.smallest, work=self._work)
+        return Counts(
+            pace.evaluations, pace.accepted, pace.rejected, smallest_step=pace.smallest,
+            regrowth_error=self._state.balance.lost, work=self._work,
+        )  # fmt: skip
 
     def events(self) -> Switches:
         """What every neuron did at which line and when; put in order once for as many as there are."""

@@ -94,7 +94,7 @@ class Explicit:
             now.outgrown, max(1, min(merge, watch)), plan.max_steps, stiff, pace.accepted + _LOOK,
             state.last_event - began, state.energy,
         )  # fmt: skip
-        course = travel(now.z, now.data, now.pattern, state.limits, now.apart(), now.strain, pace, wanted)
+        course = travel(now.z, now.data, now.pattern, state.limits, now.apart(), state.kept(), now.strain, pace, wanted)
         if not course.lengths.size:
             return None
         self._not_plain = course.left
@@ -235,6 +235,8 @@ class Explicit:
         """Merge what has become parallel, and let go what has come apart."""
         state, now, pace = self.state, self.state.carried, self.state.pace
         if state.plan.weight_decay > 0 and now.vanish():
+            state.moved()
+        if state.balance.part(now):
             state.moved()
         if now.parted():
             now.regroup()

@@ -199,7 +199,7 @@ def _marched(
     half = data.outputs
     pulled = matrices_of(data.given[:, :half], data.given[:, half:], data, pattern.side)
     form = Form(np.ascontiguousarray(pulled).reshape(-1, half), _NO_MATRIX)
-    marched = march(z, going, data, pattern, form, limits, ORDER_8, apart, trial, desk, sought)
+    marched = march(z, going, data, pattern, form, limits, ORDER_8, apart, None, trial, desk, sought)
     if marched.steps == 0 or marched.crossings < 0:
         return marched, []
     curve, length = trial.curves[marched.steps - 1], float(trial.lengths[marched.steps - 1])

@@ -37,9 +37,10 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_scan.restype = whole
     loaded.biasfree_real.argtypes = [pointer, number, whole, number, *[pointer] * 4]
     loaded.biasfree_real.restype = whole
-    loaded.biasfree_march.argtypes, loaded.biasfree_march.restype = [pointer] * 12, None
+    loaded.biasfree_march.argtypes, loaded.biasfree_march.restype = [pointer] * 13, None
     loaded.biasfree_alone.argtypes, loaded.biasfree_alone.restype = [pointer] * 12, None
-    loaded.biasfree_travel.argtypes, loaded.biasfree_travel.restype = [pointer] * 11, None
+    loaded.biasfree_travel.argtypes, loaded.biasfree_travel.restype = [pointer] * 12, None
+    loaded.biasfree_keep_balance.argtypes, loaded.biasfree_keep_balance.restype = [pointer] * 4, None
     loaded.biasfree_pace_method.argtypes, loaded.biasfree_pace_method.restype = [pointer] * 2, whole
     loaded.biasfree_pace_step.argtypes, loaded.biasfree_pace_step.restype = [pointer, whole], number
     loaded.biasfree_pace_longest.argtypes, loaded.biasfree_pace_longest.restype = [pointer, whole], number

@@ -25,12 +25,14 @@ ceases to be light.
 """
 
 import math
-from ctypes import byref
+from collections.abc import Iterator
+from ctypes import addressof, byref
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from biasfree.dynamics.exact._arrays import Pattern
+from biasfree.dynamics.exact._balance import Own
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc, room_for
 from biasfree.dynamics.exact._kernels import engine
@@ -53,7 +55,7 @@ _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
 # Values at the nodes → means up to each of them.
 _MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES]) @ FROM_NODES
 _POWER_FACTORIALS = FACTORIALS[POWERS][:, None]
-_RIDE = structure("Ride", "p riding spans bound means pulls mean room i arcs count")
+_RIDE = structure("Ride", "p riding spans bound means pulls mean room own i arcs count")
 
 
 def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.ndarray, "active"]:
@@ -71,10 +73,14 @@ class LateStep:
     """A linearised way from rows ``z``: the flow to any time within it."""
 
     def __init__(
-        self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, light: float,
+        self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, light: float, own: Own | None = None,
         frame: Frame | None = None,
     ) -> None:  # fmt: skip
-        """Linearise; rows of a squared size below ``light`` of the whole are light ones. ``frame``: see ``Modes``."""
+        """Linearise; rows of a squared size below ``light`` of the whole are light ones.
+
+        ``own`` is used up; ``frame``: see ``Modes``.
+        """
+        self.own = own
         self.z, self.data, self.pattern, self.light = z, data, pattern, light
         active = len(pattern.side)
         is_heavy = are_heavy(z[:active], light)
@@ -232,9 +238,9 @@ class LateStep:
         (arcs, nodes), count = states.shape[:2], len(self.riding)
         dim, outputs = self.data.transposed.shape[0], self.data.outputs
         bound = _OUTGROWN * self.light * np.sum(states[:, -1][:, self.heavy] ** 2, axis=(1, 2))
-        each = count * dim * outputs
+        each, own = count * dim * outputs, None if self.own is None else addressof(self.own.c)
         _room, begins = room(nodes * each, each, (dim + outputs) * outputs)
-        ride = _RIDE(address(self.riding, WHOLE), *map(address, (spans, bound, _MEANS)), *begins, arcs, count)
+        ride = _RIDE(address(self.riding, WHOLE), *map(address, (spans, bound, _MEANS)), *begins, own, arcs, count)
         desk, _ = room_for(self.z.shape, self.data, self.pattern)
         return engine().biasfree_ride(
             byref(ride), address(states), byref(self.data.c), byref(self.pattern.c), byref(desk.c)
@@ -243,6 +249,12 @@ class LateStep:
     def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time after the step's beginning."""
         return self._end.copy() if time == self.reaches else self.several(np.array([time]))[0][0]
+
+    def passed(self, began: float, arrival: float) -> Iterator[tuple[float, Float[np.ndarray, "rows columns"]]]:
+        """Ends of arcs within a time of the step, and the rows there; none where no row is light."""
+        for way in self._ways if self.riding.size else ():
+            if way.end < arrival:
+                yield began + way.end, way.curve[-1]
 
     def energy(self, time: float) -> float:
         """∫‖Ẇ‖² over a time from the step's beginning."""

@@ -127,24 +127,34 @@ class Merged:
         return np.append(index, np.arange(end - few, end))
 
     @functools.cached_property
+    def alone(self) -> tuple[Int[np.ndarray, "alone"], Int[np.ndarray, "alone"]]:
+        """Rows that are a neuron by itself, and which."""
+        rows = [index for index, group in enumerate(self.groups) if group.parts is _ONE]
+        return np.array(rows, dtype=int), np.concatenate([*(self.groups[index].members for index in rows), _NO])
+
+    @functools.cached_property
+    def parallel(self) -> list[tuple[int, Group]]:
+        """Rows whose neurons are exactly parallel, where they are several."""
+        some = enumerate(self.groups)
+        return [(index, group) for index, group in some if group.parts is not _ONE and group.parts.shape[1] == 1]
+
+    @functools.cached_property
     def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Every neuron's part in every row, neuron by neuron; large groups are left out.
 
         Rows and parts of all, where each neuron's begin, and the neurons.
         """
-        alone = [index for index, group in enumerate(self.groups) if group.parts is _ONE]  # most are: all at once
+        alone, single = self.alone  # most are: all at once
         some = [
             (self._own(index), group)
             for index, group in enumerate(self.groups)
             if group.parts is not _ONE and group.parts.size <= _LARGE
         ]
         one = np.ones(len(alone), dtype=int)
-        row = np.concatenate([np.array(alone, dtype=int), *(np.tile(own, len(each.members)) for own, each in some)])
+        row = np.concatenate([alone, *(np.tile(own, len(each.members)) for own, each in some)])
         part = np.concatenate([one.astype(float), *(group.parts.ravel() for _, group in some)])
         count = np.concatenate([one, *(np.full(len(group.members), len(own)) for own, group in some)])
-        neuron = np.concatenate(
-            [*(self.groups[index].members for index in alone), *(each.members for _, each in some), _NO]
-        )
+        neuron = np.concatenate([single, *(each.members for _, each in some)])
         return row, part[:, None], np.cumsum(count) - count, neuron
 
     def neurons_of(self, index: int, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "members columns"]:

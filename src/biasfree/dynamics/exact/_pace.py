@@ -25,6 +25,7 @@ class Pace(ctypes.Structure):
         gap: usual distance between events.
         overhead: what a step costs besides its evaluations, in evaluations.
         smallest: accepted step.
+        rate: the fastest, as steps have shown it.
         stiff: steps held by stability, less those that were not.
         accepted, rejected, evaluations: so far.
         decided: events of rows alone, in Python.
@@ -36,12 +37,13 @@ class Pace(ctypes.Structure):
     gap: float
     overhead: float
     smallest: float
+    rate: float
     stiff: int
     accepted: int
     rejected: int
     evaluations: int
     _fields_ = (
-        *((name, ctypes.c_double) for name in ("long", "short", "gap", "overhead", "smallest")),
+        *((name, ctypes.c_double) for name in ("long", "short", "gap", "overhead", "smallest", "rate")),
         *((name, ctypes.c_int64) for name in ("stiff", "accepted", "rejected", "evaluations")),
     )
 
@@ -59,7 +61,7 @@ class Pace(ctypes.Structure):
         longest = engine().biasfree_pace_longest(byref(self), method.number)
         step = engine().biasfree_pace_step(byref(self), method.number)
         per_time, stiff = (0.0, self.stiff) if method is ORDER_8 else (1 / self.long, 0)
-        return Going(left, smallest, longest, step, per_time, stiff, steps, energy, level)
+        return Going(left, smallest, longest, step, per_time, stiff, steps, energy, level, self.rate)
 
     def gone(self, method: Method, marched: Marched) -> None:
         """Take a march into account."""
@@ -68,6 +70,7 @@ class Pace(ctypes.Structure):
         else:
             self.short = marched.step
             engine().biasfree_pace_went_short(byref(self), marched.steps)
+        self.rate = marched.rate
         self.accepted += marched.steps
         self.rejected += marched.rejected
         self.evaluations += marched.steps * (method.stages - 1) + marched.rejected * (method.core - 1)

@@ -164,6 +164,7 @@ class Late:
             state.moved()
             return None
 
+        state.balance.follow(now, step.passed(began, arrival))
         self._next_look = 0  # before explicit steps stir it up again
         way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
         return Piece(began, state.time, way.at, "exponential steps", 0, several=way.several)
@@ -198,6 +199,7 @@ class Late:
             arrival = polished(step.at, arrival, step.reaches, now.data, now.active, plan.stop.level)
         now.z, state.energy = step.at(arrival), energy + step.energy(arrival)
         state.time = until if arrival >= left else began + arrival
+        state.balance.follow(now, step.passed(began, arrival))
         pace.accepted += 1
         before = len(state.noted)
         ended = state.after(event, began)
@@ -206,6 +208,7 @@ class Late:
             self._give_up()  # what only seems to happen will seem so again: explicit steps tell
         if now.parted():
             now.regroup()
+        state.balance.part(now)
         state.moved()
         if not math.isfinite(state.size):
             ended = _status.not_finite(plan.axis, began)
@@ -214,8 +217,9 @@ class Late:
 
     def _linearised(self) -> LateStep:
         """The flow from here; what depends on the pattern alone is kept."""
-        now = self.state.carried
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * self.state.plan.rtol, self._frame)
+        state, now = self.state, self.state.carried
+        own = state.balance.copied(now, state.time)
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * state.plan.rtol, own, self._frame)
         self._frame = step.modes.frame
         return step
 

@@ -1,6 +1,7 @@
 """Where an exact run stands: the rows that are carried, their velocity, and what has happened so far."""
 
 import math
+from ctypes import Structure
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from biasfree.dynamics._pieces import Point
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._arrays import START, Desk, Limits, Sought, Trial
+from biasfree.dynamics.exact._balance import Balance
 from biasfree.dynamics.exact._carried import Carried, Noted
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Event, room_for
@@ -73,6 +75,7 @@ class State:
         plan: what is asked.
         time, energy: where it stands.
         carried: rows, pattern and groups.
+        balance: what its neurons keep.
         trial: room for steps; its first stage is the velocity here.
         limits: what a step may be off by.
         pace: how long steps are, and what they cost.
@@ -84,7 +87,7 @@ class State:
         """Merge what can be merged."""
         self.plan, self.time, self.energy = plan, time, energy
         self.pace = Pace(1.0)
-        self.carried = Carried(neurons, data, plan.rtol)
+        self.carried, self.balance = Carried(neurons, data, plan.rtol), Balance(plan)
         self._still_since, self._shape = time, (0, 0, 0)
         self.limits = Limits(SAFETY * plan.rtol, _ABSOLUTE, 1.0)
         self.inadmissible, self.last_event, self._flood = 0.0, time, 0
@@ -127,9 +130,15 @@ class State:
         now = self.carried
         desk, sought = room_for(now.z.shape, now.data, now.pattern)
         marched = march(
-            now.z, going, now.data, now.pattern, now.form(), limits, method, now.apart(), self.trial, desk, sought
-        )
+            now.z, going, now.data, now.pattern, now.form(), limits, method, now.apart(), self.kept(), self.trial, desk,
+            sought,
+        )  # fmt: skip
         return marched, desk, sought
+
+    def kept(self) -> Structure | None:
+        """What the rows keep over the steps that begin here, for C."""
+        own = self.balance.of(self.carried, self.time)
+        return None if own is None else own.c
 
     def arrived(self, began: float, course: Travelled) -> None:
         """At the end of a course through events (``_travel``)."""

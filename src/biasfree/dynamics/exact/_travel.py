@@ -5,7 +5,7 @@ often as need be, and control comes back to Python only where an event is not pl
 """
 
 import threading
-from ctypes import byref, memmove, sizeof
+from ctypes import Structure, byref, memmove, sizeof
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +108,8 @@ class Travelled(NamedTuple):
 
 def travel(
     z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, limits: Limits,
-    apart: Float[np.ndarray, "2 passive"], strain: Float[np.ndarray, "active"], pace: Pace, wanted: Wanted,
+    apart: Float[np.ndarray, "2 passive"], own_balance: Structure | None, strain: Float[np.ndarray, "active"],
+    pace: Pace, wanted: Wanted,
 ) -> Travelled:  # fmt: skip
     """Steps from rows ``z`` through plain events; pace and groups' strain are changed."""
     count, active = data.transposed.shape[1], len(pattern.side)
@@ -122,7 +123,8 @@ def travel(
     record = _RECORD(address(parts), *_NOTES.addresses, address(strain), address(scratch), _EVENTS)
     engine().biasfree_travel(
         address(z), byref(data.c), byref(own.c), byref(limits.c), byref(METHODS), byref(apart_in_c(apart)),
-        byref(trial.c), byref(desk.c), byref(sought.c), byref(course), byref(record),
+        None if own_balance is None else byref(own_balance), byref(trial.c), byref(desk.c), byref(sought.c),
+        byref(course), byref(record),
     )  # fmt: skip
     course.pace.overhead = pace.overhead
     memmove(byref(pace), byref(course.pace), sizeof(Pace))
