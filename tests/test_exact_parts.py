@@ -21,7 +21,7 @@ from biasfree.dynamics.exact import _alone, _carried, _dop853, _events, _follow,
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
-from biasfree.dynamics.exact._field import across, after_crossing, form_of, no_form, pulls_of, velocity
+from biasfree.dynamics.exact._field import after_crossing, form_of, no_form, pulls_of, velocity
 from biasfree.dynamics.exact._jacobian import dense, times
 from biasfree.dynamics.exact._kernels import attempt
 from biasfree.dynamics.exact._late import LateStep
@@ -498,7 +498,9 @@ class TestLate:
         for h, line in pattern.slides.tolist():
             z[h, :3] -= (z[h, :3] @ data.directions[line]) * data.directions[line]
         late = LateStep(z, data, pattern, 0.0)
-        held, shape = across(pattern)[late.heavy], (late.heavy.size, z.shape[1])
+        held, shape = np.tile(np.eye(3), (len(pattern.side), 1, 1))[late.heavy], (late.heavy.size, z.shape[1])
+        if pattern.across is not None:
+            held = pattern.across[late.heavy]
 
         def within(flat: np.ndarray) -> np.ndarray:
             rows = flat.reshape(shape).copy()

@@ -6,6 +6,7 @@ two, and kept in the user's cache folder. Structures here have the members of th
 
 import ctypes
 import functools
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -15,7 +16,9 @@ import numpy as np
 
 from biasfree.native import _build
 
+FLOAT, WHOLE = np.dtype(np.float64), np.dtype(np.int64)  # what C takes arrays for
 _BYTE = ctypes.c_char
+_NOTHING = ctypes.create_string_buffer(8)  # stands for arrays without numbers
 
 
 @functools.cache
@@ -32,16 +35,24 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "biasfree"
 
 
-def address(array: np.ndarray, dtype: Any = np.float64) -> int:
+def address(array: np.ndarray, dtype: Any = FLOAT) -> int:
     """Where an array's numbers begin; it must be contiguous and of the type that C takes it for."""
-    if array.dtype != dtype or not array.flags.c_contiguous:
-        raise TypeError(
-            f"need a contiguous array of {np.dtype(dtype)}, got {array.dtype} {array.shape} {array.strides}."
-        )
+    own = array.dtype
+    if (own is not dtype and own != dtype) or not array.flags.c_contiguous:
+        raise TypeError(f"need a contiguous array of {np.dtype(dtype)}, got {own} {array.shape} {array.strides}.")
+    if not array.size:
+        return ctypes.addressof(_NOTHING)
     try:
         return ctypes.addressof(_BYTE.from_buffer(array.data))  # a third of the time of what follows
-    except (TypeError, ValueError):  # read-only, or empty
+    except (TypeError, ValueError):  # read-only
         return int(array.__array_interface__["data"][0])
+
+
+def room(*sizes: int) -> tuple[np.ndarray, list[int]]:
+    """One array with room for several, and where each of them begins; it must live for as long as C uses it."""
+    whole = np.empty(sum(sizes))
+    begin = address(whole)
+    return whole, [begin + whole.itemsize * before for before in itertools.accumulate(sizes[:-1], initial=0)]
 
 
 def structure(what: str, members: str, **last: type[ctypes.Structure]) -> type[ctypes.Structure]:

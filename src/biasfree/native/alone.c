@@ -139,7 +139,7 @@ static int follow_way(int64_t way, const Light *light, Data *data, const Pattern
                        room->sought, &marched);
         if (marched.steps == 0) return 0;
         const Event event = next_event(room, &marched, limits->rtol);
-        if (!event.plain) return 0;
+        if (event.plain != 1) return 0;
         x = keep(room, marched.steps, &event, x, light->length, way, happened, arcs);
         energy = cut(marched.steps - 1, event.x <= 1.0 ? event.x : 1.0, room);
         wanted = marched.step;

@@ -9,6 +9,14 @@ enum { FEW = 16 }; /* lines and inputs whose sums stay in registers */
 
 PUBLIC void biasfree_tables(const Tables *tables) { TABLES = *tables; }
 
+/* `width` sides from a place on of so many in all, as the first of four; others, if there are any, are read along. */
+WITHIN void read_sides(const double *side, int64_t place, int64_t width, int64_t all, Four *own) {
+    if (place + 4 <= all)
+        *own = *(const Four *)(side + place);
+    else
+        for (int64_t i = 0; i < width; i++) (*own)[i] = side[place + i];
+}
+
 /* lin_l and even_l where there are few columns and one output: four lines at a time, whose sums stay in registers.
    (Here and below `dim` and `outputs` are arguments, so that loops are unrolled where the caller knows them: in the
    plane, with one output.) */
@@ -23,11 +31,8 @@ WITHIN void some_outputs(const double *z, const Data *data, const double *side, 
             for (int64_t i = 0; i < width; i++) directions[j][i] = data->transposed[j * lines + first + i];
         }
         for (int64_t h = 0; h < active; h++) {
-            const double *row = z + h * (dim + 1), *sides = side + h * lines + first;
-            if (width == 4)
-                own = *(const Four *)sides;
-            else
-                for (int64_t i = 0; i < width; i++) own[i] = sides[i];
+            const double *row = z + h * (dim + 1);
+            read_sides(side, h * lines + first, width, active * lines, &own);
             Four along = row[0] * directions[0];
             for (int64_t j = 1; j < dim; j++) along += row[j] * directions[j];
             lin += data->a * row[dim] * along;
@@ -306,17 +311,17 @@ double pulls_here(const double *z, const Data *data, const Pattern *pattern, dou
     return level;
 }
 
-/* M_h = Σ_l d_l (p_l + ς_hl q_l)ᵀ of the active rows. */
-static inline void gathered(const double *work, const Data *data, const Pattern *pattern, double *pull, int64_t dim,
-                            int64_t outputs) {
+/* M_h = Σ_l d_l (p_l + ς_hl q_l)ᵀ of the active rows, whose sides are given. */
+static inline void gather(const double *work, const Data *data, const double *sides, int64_t active, double *pull,
+                          int64_t dim, int64_t outputs) {
     const int64_t lines = data->lines;
-    for (int64_t h = 0; h < pattern->active; h++) {
+    for (int64_t h = 0; h < active; h++) {
         double *own = pull + h * dim * outputs;
         if (data->b == 0.0 && h > 0) { /* without kinks all rows are pulled alike */
             memcpy(own, pull, sizeof(double) * (size_t)(dim * outputs));
             continue;
         }
-        const double *side = pattern->side + h * lines;
+        const double *side = sides + h * lines;
         for (int64_t k = 0; k < outputs; k++) {
             const double *p = work + k * lines, *q = work + (outputs + k) * lines;
             for (int64_t j = 0; j < dim; j++) {
@@ -327,6 +332,47 @@ static inline void gathered(const double *work, const Data *data, const Pattern 
             }
         }
     }
+}
+
+/* The same where there are few columns and one output: four lines at a time, summed in order. */
+WITHIN void gather_few(const double *work, const Data *data, const double *sides, int64_t active, double *pull,
+                       int64_t dim) {
+    const int64_t lines = data->lines;
+    memset(pull, 0, sizeof(double) * (size_t)(active * dim));
+    for (int64_t first = 0; first < lines; first += 4) {
+        const int64_t width = lines - first < 4 ? lines - first : 4;
+        Four directions[FEW], p = {0.0}, q = p, own = p;
+        for (int64_t i = 0; i < width; i++) {
+            p[i] = work[first + i];
+            q[i] = work[lines + first + i];
+            for (int64_t j = 0; j < dim; j++) directions[j][i] = data->transposed[j * lines + first + i];
+        }
+        for (int64_t h = 0; h < active; h++) {
+            read_sides(sides, h * lines + first, width, active * lines, &own);
+            const Four each = p + own * q;
+            for (int64_t j = 0; j < dim; j++) {
+                const Four parts = each * directions[j];
+                double total = pull[h * dim + j];
+                for (int64_t i = 0; i < width; i++) total += parts[i];
+                pull[h * dim + j] = total;
+            }
+        }
+    }
+}
+
+FOUR_AT_A_TIME static void few_pulls(const double *work, const Data *data, const double *sides, int64_t active,
+                                     double *pull) {
+    if (data->dim == 2)
+        gather_few(work, data, sides, active, pull, 2);
+    else
+        gather_few(work, data, sides, active, pull, data->dim);
+}
+
+static void gathered(const double *work, const Data *data, const double *sides, int64_t active, double *pull) {
+    if (data->outputs == 1 && data->b != 0.0 && data->lines <= FEW && data->dim <= FEW)
+        few_pulls(work, data, sides, active, pull);
+    else
+        gather(work, data, sides, active, pull, data->dim, data->outputs);
 }
 
 /* M_h from the form of a pattern. */
@@ -380,17 +426,20 @@ static void pulled(const double *coefficients, double x, int64_t size, double *p
 }
 
 /* Take out of every M what lies along the lines its row slides on. */
-static void projected(const Pattern *pattern, int64_t dim, int64_t outputs, double *pull) {
-    for (int64_t h = 0; h < pattern->active; h++)
-        for (int64_t s = 0; s < 2 * pattern->span[h]; s++) { /* twice: what rounding leaves of a large pull adds up */
-            const double *along = pattern->basis + (h * pattern->room + s % pattern->span[h]) * dim;
-            double *own = pull + h * dim * outputs;
-            for (int64_t k = 0; k < outputs; k++) {
-                double part = 0.0;
-                for (int64_t j = 0; j < dim; j++) part += own[j * outputs + k] * along[j];
-                for (int64_t j = 0; j < dim; j++) own[j * outputs + k] -= part * along[j];
+static inline void projected(const Pattern *pattern, int64_t dim, int64_t outputs, double *pull) {
+    for (int64_t h = 0; h < pattern->active; h++) {
+        double *own = pull + h * dim * outputs;
+        if (pattern->span[h] == 0) continue;
+        for (int twice = 0; twice < 2; twice++) /* what rounding leaves of a large pull adds up */
+            for (int64_t s = 0; s < pattern->span[h]; s++) {
+                const double *along = pattern->basis + (h * pattern->room + s) * dim;
+                for (int64_t k = 0; k < outputs; k++) {
+                    double part = 0.0;
+                    for (int64_t j = 0; j < dim; j++) part += own[j * outputs + k] * along[j];
+                    for (int64_t j = 0; j < dim; j++) own[j * outputs + k] -= part * along[j];
+                }
             }
-        }
+    }
 }
 
 /* The velocity of all rows at `z` from the pulls on the active ones, to `stage`; the squared speed of these. */
@@ -420,11 +469,11 @@ static inline double moved(const double *z, const Pattern *pattern, double decay
 /* M of the active rows at `z`, without what they slide on, to the desk; the decay. */
 double pulls_on_rows(const double *z, const Data *data, const Pattern *pattern, const Desk *desk) {
     const double shift = pulls_here(z, data, pattern, desk->work);
+    gathered(desk->work, data, pattern->side, pattern->active, desk->pull);
     if (data->dim == 2 && data->outputs == 1)
-        gathered(desk->work, data, pattern, desk->pull, 2, 1);
+        projected(pattern, 2, 1, desk->pull);
     else
-        gathered(desk->work, data, pattern, desk->pull, data->dim, data->outputs);
-    projected(pattern, data->dim, data->outputs, desk->pull);
+        projected(pattern, data->dim, data->outputs, desk->pull);
     return data->decay > 0.0 ? data->decay * exp(-shift) : 0.0;
 }
 
@@ -468,19 +517,33 @@ PUBLIC void biasfree_levels(int64_t states, const double *z, int64_t rows, int64
     }
 }
 
-/* ln L, p, q and the size that these are differences of, of several states from what their lines put out,
-   (states, outputs, lines) each; `work` as above. Without room for the levels they are found only where the clock needs
-   them. */
-PUBLIC void biasfree_pulls(int64_t states, const double *lin, const double *even, const Data *data, double *levels,
-                           double *p, double *q, double *masses, double *work) {
+/* ln L, p, q, the size that these are differences of, and M of the active rows, what they slide on included, of several
+   states `z`, (states, rows, columns), with given sides; `work` as above. */
+PUBLIC void biasfree_pulls_of(int64_t states, const double *z, int64_t rows, int64_t active, const Data *data,
+                              const double *side, double *levels, double *p, double *q, double *masses,
+                              double *matrices, double *work) {
+    const int64_t size = data->outputs * data->lines, block = active * data->dim * data->outputs;
+    for (int64_t n = 0; n < states; n++) {
+        outputs_of(z + n * rows * (data->dim + data->outputs), data, side, active, work);
+        levels[n] = log_loss(work, data);
+        pulls(work, data, data->by_loss ? levels[n] : 0.0);
+        memcpy(p + n * size, work, sizeof(double) * (size_t)size);
+        memcpy(q + n * size, work + size, sizeof(double) * (size_t)size);
+        masses[n] = size ? work[2 * size] : 0.0;
+        gathered(work, data, side, active, matrices + n * block);
+    }
+}
+
+/* p, q and, where there is room for it, the size that these are differences of, of several states from what their lines
+   put out, (states, outputs, lines) each; `work` as above. */
+PUBLIC void biasfree_pulls(int64_t states, const double *lin, const double *even, const Data *data, double *p, double *q,
+                           double *masses, double *work) {
     const int64_t size = data->outputs * data->lines;
     const size_t bytes = sizeof(double) * (size_t)size;
     for (int64_t n = 0; n < states; n++) {
         memcpy(work, lin + n * size, bytes);
         memcpy(work + size, even + n * size, bytes);
-        const double level = levels || data->by_loss ? log_loss(work, data) : 0.0;
-        if (levels) levels[n] = level;
-        pulls(work, data, data->by_loss ? level : 0.0);
+        pulls(work, data, data->by_loss ? log_loss(work, data) : 0.0);
         memcpy(p + n * size, work, bytes);
         memcpy(q + n * size, work + size, bytes);
         if (masses) masses[n] = size ? work[2 * size] : 0.0;

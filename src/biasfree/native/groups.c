@@ -5,7 +5,7 @@
 /* Rows of unit length stand in order of their keys, and under one key the largest first. Each that no larger one has
    taken leads a group of all that are within `bound` of it in 1 − cos and have its key; `leader` is its number. Where
    more than `many` rows are left after more than `few` groups, each of them is left by itself. */
-PUBLIC void biasfree_alike(const double *units, const int64_t *keys, int64_t count, int64_t columns, double bound,
+PUBLIC void biasfree_alike(const double *units, const double *keys, int64_t count, int64_t columns, double bound,
                            int64_t many, int64_t few, int64_t *leader) {
     int64_t begin = 0;
     for (int64_t i = 0; i < count; i++) leader[i] = -1;

@@ -195,6 +195,14 @@ void leave_out(const Room *room, int64_t n, int64_t crossings, double slack) {
     for (int64_t i = 0; i < room->pattern->count; i++) sought->ended[i] = end_of(room, n, i);
 }
 
+/* Whether what follows is plain where row h meets a line. Slides on all but one dimension leave w a single ray, which
+   meets other lines at w = 0 only. */
+static int plain_meeting(const Room *room, int64_t h) {
+    const int64_t dim = room->data->dim, span = room->pattern->span[h];
+    if (dim > 1 && span == dim - 1) return TO_ZERO;
+    return dim > 1 && span == 0;
+}
+
 /* What happens first in step n, of what is felt; x = 2 if nothing does. The desk's start is used up. */
 Event earliest(const Room *room, int64_t n, int64_t crossings) {
     const Pattern *pattern = room->pattern;
@@ -206,14 +214,14 @@ Event earliest(const Room *room, int64_t n, int64_t crossings) {
         const int64_t h = (int64_t)met[0];
         if (met[2] > 1.0 || met[2] > event.x + TOGETHER || room->record->scratch[h] < 0.0) continue;
         if (event.x <= 1.0 && h == event.row && fabs(met[2] - event.x) <= TOGETHER)
-            event.plain = 0; /* several lines at once */
+            event.plain = event.plain == TO_ZERO ? TO_ZERO : 0; /* several lines at once */
         else if (met[2] < event.x)
-            event = (Event){met[2], h, (int64_t)met[1], room->data->dim > 1 && pattern->span[h] == 0};
+            event = (Event){met[2], h, (int64_t)met[1], plain_meeting(room, h)};
     }
     for (int64_t i = 0; i < pattern->count; i++)
-        if (sought->ended[i] <= smallest(1.0, event.x)) event = (Event){sought->ended[i], i, -1, 2};
+        if (sought->ended[i] <= smallest(1.0, event.x)) event = (Event){sought->ended[i], i, -1, 1};
     if (sought->ended[pattern->count] <= smallest(1.0, event.x)) return other; /* the loss level */
-    if (event.x <= 1.0 && event.plain == 2) {
+    if (event.x <= 1.0 && event.line < 0) {
         cut(n, event.x, room);
         event.plain = plain_end(room, room->begin + event.x * room->length, event.row);
     }

@@ -96,6 +96,15 @@ static void place(const Modes *modes, const double *weights, const double *bend,
     }
 }
 
+/* How far every mode has moved until some times, (times, count); `weights` is room for (8, count). */
+PUBLIC void biasfree_places(int64_t times, const double *when, double length, const Modes *modes, const double *bend,
+                            double *weights, double *places) {
+    for (int64_t n = 0; n < times; n++) {
+        weigh(when[n], length, modes, weights);
+        place(modes, weights, bend, places + n * modes->count);
+    }
+}
+
 /* QᵀN(x + Q·place) − QᵀN(x) at some places, but nothing along modes where all of it may be rounding alone. */
 static void bend_at(int64_t states, const double *places, const Modes *modes, const Data *data, const Pattern *pattern,
                     const Desk *desk, double *bent, double *moved, double *stage) {

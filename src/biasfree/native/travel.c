@@ -1,14 +1,15 @@
 /* Steps from event to event, where a network is so small that a step of all rows costs next to nothing.
 
    A step in which something happens is cut at its first event that is felt; what follows is decided here where it is
-   plain: a row meets one line while it slides on none, or ends the one slide it is on. Everything else (several lines at
-   once, w = 0, v that vanishes, a group that must be parted, a loss level) is left to Python: the step is not taken. The
+   plain: a row meets one line while it slides on none, or ends the one slide it is on. Where a row gets to w = 0 Python
+   decides what follows. Everything else (several lines at once, v that vanishes, a group that must be parted, a loss
+   level) is left to Python altogether: the step is not taken. The
    rules are those of biasfree/dynamics/exact: _sliding.py, _alone.py (what is felt), _carried.py (groups), _events.py
    (what is real), and of biasfree/switching/_filippov.py. */
 
 #include "travel.h"
 
-enum { DONE = 0, ELSE = 1, NO_STEP = 2 }; /* why a course ends */
+enum { DONE = 0, ELSE = 1, NO_STEP = 2, AT_ZERO = 3 }; /* why a course ends */
 
 #define FLOOD 200       /* events without any time between them that are taken here */
 #define SLOW 2e-4       /* of its size, what the network moves in a step where rest is looked for */
@@ -98,6 +99,12 @@ static int arrive(Course *course, const Method *method, double length, const Eve
         biasfree_pace_free(pace, length);
         return course->events > before;
     }
+    if (event->plain == TO_ZERO) {
+        course->why = AT_ZERO;
+        course->row = event->row;
+        course->line = event->line;
+        return 0;
+    }
     const int64_t row = event->line < 0 ? room->pattern->slides[2 * event->row] : event->row;
     const int64_t line = event->line < 0 ? room->pattern->slides[2 * event->row + 1] : event->line;
     const int64_t kind = event->line < 0 ? leave(room, event->row, 0.0) : meet(room, row, line, 0.0);
@@ -175,7 +182,7 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         flood = event.x <= 1.0 && event.x * length <= 1e-14 * (course->began + course->time) ? flood + 1 : 0;
         keep_balance(own, course->time, data, pattern, 0, 0, start);
         memcpy(z, start, sizeof(double) * (size_t)size);
-        if (course->pace.stiff >= course->stiff) break;
+        if (course->why == AT_ZERO || course->pace.stiff >= course->stiff) break;
         if (pattern->rows > pattern->active && (has_parted(course, &room) || has_faded(own, pattern))) break;
         if (!fresh && course->pace.accepted >= course->look && is_slow(course, &room, size)) break;
     }

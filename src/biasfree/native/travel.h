@@ -8,6 +8,7 @@
 
 #define UNFELT 0.01 /* part of its tolerance that crossings may move a row by in a step and not be felt */
 
+enum { TO_ZERO = 2 }; /* a row gets to w = 0, where all lines meet: others decide what follows */
 enum { CROSSED = 0, SLIDES = 1, LEFT = 2, STAYED = 3 }; /* what a row does at an event */
 
 typedef struct {
@@ -19,6 +20,7 @@ typedef struct {
     double last_event;                /* when, since the beginning; from here on what is changed */
     double time, energy, inadmissible;
     int64_t taken, events, why;
+    int64_t row, line;                /* of the event that ended it, where others decide about it */
     Pace pace;
 } Course;
 
@@ -47,7 +49,7 @@ typedef struct {
 typedef struct {
     double x;
     int64_t row, line; /* the line met, or −1: a slide ends */
-    int plain;
+    int plain;         /* 1; TO_ZERO: plain but for what follows; 0: not at all */
 } Event;
 
 typedef struct { double strength, rest, noise, whole; } Met; /* v·q_l, d_lᵀ of ẇ without line l's ς, and their rounding */

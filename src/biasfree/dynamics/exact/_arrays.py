@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biasfree.native import address, structure
+from biasfree.native import WHOLE, address, structure
 
 START = 0  # of a desk's rows
 _STACK = (52, 10)  # of the search for roots: halvings until float64 ends, and a polynomial each
@@ -49,12 +49,21 @@ class Pattern(_Pattern):
     @functools.cached_property
     def c(self) -> ctypes.Structure:
         """For C."""
-        whole = np.int64
         return _PATTERN(
-            address(self.side), address(self.owner, whole), address(self.basis), address(self.span, whole),
-            address(self.slides, whole), address(self.dual), len(self.side), len(self.owner), self.basis.shape[1],
+            address(self.side), address(self.owner, WHOLE), address(self.basis), address(self.span, WHOLE),
+            address(self.slides, WHOLE), address(self.dual), len(self.side), len(self.owner), self.basis.shape[1],
             len(self.slides),
         )  # fmt: skip
+
+    @functools.cached_property
+    def across(self) -> np.ndarray | None:
+        """The projection of each active row across what it slides on, (active, dim, dim); None where none slides."""
+        if not self.span.any():
+            return None
+        _, room, dim = self.basis.shape
+        used = np.where(np.arange(room)[None, :] < self.span[:, None], 1.0, 0.0)
+        basis = self.basis * used[:, :, None]
+        return np.eye(dim) - np.swapaxes(basis, 1, 2) @ basis
 
 
 class _Form(NamedTuple):

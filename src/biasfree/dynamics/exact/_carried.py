@@ -229,24 +229,23 @@ class Carried:
 
     def parted(self) -> bool:
         """Whether the differences within a group have outgrown it."""
-        if len(self.z) == self.active:
+        active = self.active
+        if len(self.z) == active:
             return False
-        owner, size = self.pattern.owner[self.active :], lengths(self.z)
+        owner, size = self.pattern.owner[active:], lengths(self.z)
         with np.errstate(divide="ignore", invalid="ignore"):
-            squares = (size[self.active :] / size[owner]) ** 2
-        return bool((np.bincount(owner, squares, minlength=self.active) > self.outgrown).any())
+            squares = (size[active:] / size[owner]) ** 2
+        return bool((np.bincount(owner, squares) > self.outgrown).any())
 
     def apart(self) -> Float[np.ndarray, "2 passive"]:
-        """Spread and share of the passive rows, see ``Merged``; there are none where no line matters."""
-        passive = len(self.z) - self.active
-        if not passive:
-            return np.zeros((2, 0))
-        return np.stack([self.groups.spread(self.riders), self.groups.share])
+        """How far apart the neurons of groups are, see ``Merged``; there are no passive rows where no line matters."""
+        return self.groups.apart(self.riders)
 
     def radius(self) -> Float[np.ndarray, "active"]:
         """How far, at most, a group's neurons are from its row, scaled to it; 0 for a neuron by itself."""
-        apart = self.apart()[0] * lengths(self.z[self.active :, : self.dim])
-        return np.bincount(self.pattern.owner[self.active :], apart, minlength=self.active)
+        active = self.active
+        apart = self.apart()[0] * lengths(self.z[active:, : self.dim])
+        return np.bincount(self.pattern.owner[active:], apart, minlength=active)
 
     def split(self, near: Int[np.ndarray, "some 2"], radius: Float[np.ndarray, "active"], pace: float) -> bool:
         """Part groups that may lie on both sides of a line for long, before a step past it; whether any was parted.

@@ -10,22 +10,34 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg import lapack
 
 from biasfree.dynamics.exact._arrays import Pattern
 
 
-class Folded(NamedTuple):
-    """Rows that stand for others.
+class Folds(NamedTuple):
+    """Which rows stand for some active rows of a pattern.
 
     Attributes:
-        rows: these.
-        of: for each an active row whose sides and slides it shares.
-        turn: Q; None where every row stands for itself.
+        whole: the active rows.
+        cells: those of them that share a cell, as places among them; empty where every row stands for itself.
+        of: for each row that stands for others an active one whose sides and slides it shares.
     """
 
-    rows: Float[np.ndarray, "leads columns"]
+    whole: Int[np.ndarray, "rows"]
+    cells: list[list[int]]
     of: Int[np.ndarray, "leads"]
-    turn: Float[np.ndarray, "rows leads"] | None
+
+    def turn(self, z: Float[np.ndarray, "all columns"]) -> Float[np.ndarray, "rows leads"] | None:
+        """Q; None where every row stands for itself. Rows that stand for others are then Qᵀz."""
+        if not self.cells:
+            return None
+        turn, first = np.zeros((len(self.whole), len(self.of))), 0
+        for cell in self.cells:
+            own, last = z[self.whole[cell]], first + min(len(cell), z.shape[1])
+            turn[cell, first:last] = np.eye(len(cell)) if len(cell) <= z.shape[1] else _orthonormal(own)
+            first = last
+        return turn
 
 
 def cells(pattern: Pattern, rows: Int[np.ndarray, "rows"], has_kinks: bool) -> list[list[int]]:
@@ -44,23 +56,15 @@ def count(pattern: Pattern, rows: Int[np.ndarray, "rows"], has_kinks: bool, colu
     return sum(min(len(cell), columns) for cell in cells(pattern, rows, has_kinks))
 
 
-def folded(
-    z: Float[np.ndarray, "rows columns"], pattern: Pattern, rows: Int[np.ndarray, "heavy"], has_kinks: bool
-) -> Folded:
+def folds(pattern: Pattern, rows: Int[np.ndarray, "heavy"], has_kinks: bool, columns: int) -> Folds:
     """Fold the cells of some active rows that have more than their columns."""
-    columns = z.shape[1]
     together = cells(pattern, rows, has_kinks) if len(rows) > columns else []
     if max(map(len, together), default=0) <= columns:
-        return Folded(z[rows], rows, None)
-    leads = sum(min(len(cell), columns) for cell in together)
-    turn, kept, of = np.zeros((len(rows), leads)), np.empty((leads, columns)), np.empty(leads, dtype=np.int64)
-    first = 0
-    for cell in together:
-        last = first + min(len(cell), columns)
-        of[first:last] = rows[cell[: last - first]]
-        if len(cell) > columns:
-            turn[cell, first:last], kept[first:last] = np.linalg.qr(z[rows[cell]])
-        else:
-            turn[cell, range(first, last)], kept[first:last] = 1.0, z[rows[cell]]
-        first = last
-    return Folded(kept, of, turn)
+        return Folds(rows, [], rows)
+    return Folds(rows, together, np.concatenate([rows[cell[:columns]] for cell in together]))
+
+
+def _orthonormal(rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows columns"]:
+    """Q of more rows than columns: NumPy's qr, without what it takes to call it."""
+    turned, scales, _, _ = lapack.dgeqrf(rows)
+    return np.asarray(lapack.dorgqr(turned, scales)[0])

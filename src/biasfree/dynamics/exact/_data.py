@@ -84,6 +84,12 @@ class Data(_Data):
         _, sizes, basis = np.linalg.svd(self.directions, full_matrices=False)
         return np.ascontiguousarray(basis[sizes > _UNSPANNED * sizes.max(initial=0.0)].T)
 
+    @functools.cached_property
+    def halves(self) -> Float[np.ndarray, "2 lines"]:
+        """Σt²/P over the samples of one sign, on every line."""
+        square, mixed = self.powers
+        return 0.5 * np.stack([square + mixed, square - mixed]) / self.samples
+
     @property
     def outputs(self) -> int:
         """K."""

@@ -103,6 +103,10 @@ class Explicit:
         steps = Steps.cut(course.trial, course.lengths, course.parts)
         state.time = _later(began, steps.arrival, until)
         ended = None if state.is_finite else _status.not_finite(plan.axis, began)
+        if ended is None and course.zero is not None:
+            row, line = course.zero
+            ended = state.after(Event(steps.arrival, "met", row, np.array([line])), began + steps.last[0])
+            state.moved()
         if ended is None:
             self._look_around()
         return self._piece(steps, _BETWEEN, view, began, until, ended)

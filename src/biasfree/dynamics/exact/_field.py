@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import SQUARE, Data
-from biasfree.dynamics.exact._kernels import engine, line_forces
+from biasfree.dynamics.exact._kernels import engine, line_forces, pulls_in_c
 from biasfree.dynamics.exact._methods import basis, on_curve
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
@@ -59,11 +59,11 @@ def pulls_of(
 ) -> Pulls:
     """The pulls of a state, or of many: the equations of ``_data``, as the compiled steps have them too."""
     if len(data.given):
-        level, decay, (p, q) = np.array(np.nan), np.array(data.decay), pulls_on_lines(states, data, side)
-        mass = np.array(data.mass)
-    else:
-        level, decay, p, q, mass = line_pulls(*line_outputs(states, data, side), data)
-    return Pulls(level, decay, p, q, mass, matrices_of(p, q, data, side))
+        p, q = pulls_on_lines(states, data, side)
+        return Pulls(np.array(np.nan), np.array(data.decay), p, q, np.array(data.mass), matrices_of(p, q, data, side))
+    level, p, q, mass, matrices = pulls_in_c(states, data, side)
+    decay = data.decay * np.exp(-level) if data.by_loss and data.decay > 0 else np.full(level.shape, data.decay)
+    return Pulls(level, decay, p, q, mass, matrices)
 
 
 def pulls_on_lines(
@@ -97,32 +97,14 @@ def line_outputs(
     return data.a * (second @ products), data.b * (second @ (side * products))
 
 
-def line_pulls(
-    lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """ln L, λ, p_l, q_l and the size that these are differences of, from what the lines put out."""
-    level, mass = np.empty(lin.shape[:-2]), np.empty(lin.shape[:-2])
-    p, q = line_forces(lin, even, data, level, mass)
-    decay = data.decay * np.exp(-level) if data.by_loss and data.decay > 0 else np.full(level.shape, data.decay)
-    return level, decay, p, q, mass
-
-
-def across(pattern: Pattern) -> Float[np.ndarray, "active dim dim"]:
-    """The projection of each row across what it slides on."""
-    _, room, dim = pattern.basis.shape
-    used = np.where(np.arange(room)[None, :] < pattern.span[:, None], 1.0, 0.0)
-    basis = pattern.basis * used[:, :, None]
-    return np.eye(dim) - np.einsum("hsi,hsj->hij", basis, basis)
-
-
 def velocity(
     states: Float[np.ndarray, "*n rows columns"], pulls: Pulls, pattern: Pattern
 ) -> Float[np.ndarray, "*n rows columns"]:
     """The velocity of states from their pulls."""
     dim = pulls.matrices.shape[-2]
     matrices = pulls.matrices
-    if pattern.span.any():
-        matrices = np.einsum("hij,...hjk->...hik", across(pattern), matrices)
+    if pattern.across is not None:
+        matrices = pattern.across @ matrices
     matrices = matrices[..., pattern.owner, :, :]
     first, second = states[..., :dim], states[..., dim:]
     moved = np.concatenate(

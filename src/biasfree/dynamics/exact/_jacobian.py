@@ -17,6 +17,8 @@ from jaxtyping import Float
 from biasfree.dynamics.exact._data import CROSS_ENTROPY, EXPONENTIAL, SQUARE, Data
 from biasfree.dynamics.exact._field import line_outputs
 
+_SIGNS = np.array([1.0, -1.0])  # of t on the two halves of a line
+
 
 class Rows(NamedTuple):
     """Rows that J is of, and what pulls them.
@@ -47,9 +49,7 @@ def bends(
     """C⁺ and C⁻ of every line at rows ``z``, whose ln L is ``level``."""
     each = np.eye(data.outputs)
     if data.loss == SQUARE:
-        square, mixed = data.powers
-        halves = 0.5 * np.stack([square + mixed, square - mixed]) / data.samples
-        return halves[..., None, None] * each
+        return data.halves[..., None, None] * each
     t, counts = data.position, np.diff(data.begin)  # samples of each line
     lin, even = (np.repeat(part, counts, axis=-1) for part in line_outputs(z, data, side))
     outputs = t * lin + np.abs(t) * even
@@ -101,17 +101,15 @@ def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
     jacobian[each, dim:, each, :dim] = np.swapaxes(rows.matrices, 1, 2)
     flat = jacobian.reshape(count * (dim + outputs), -1)
     flat[np.diag_indices(len(flat))] -= rows.decay
-    for sign, bent in zip((1.0, -1.0), rows.bends, strict=True):
-        seen = np.flatnonzero(bent.any(axis=(1, 2)))
-        gain = data.a + sign * data.b * rows.side.T[seen]  # (lines, rows)
-        roots = _roots(bent[seen])
-        for k in range(outputs):
-            slopes = np.zeros((len(seen), count, dim + outputs))
-            root = roots[:, :, k]
-            slopes[..., :dim] = (gain * (root @ rows.second.T))[..., None] * directions[seen]
-            slopes[..., dim:] = (gain * products.T[seen])[..., None] * root[:, None, :]
-            slopes = slopes.reshape(len(seen), len(flat))
-            flat -= slopes.T @ slopes
+    half, line = np.nonzero(rows.bends.any(axis=(2, 3)))  # those that samples lie on
+    gain = data.a + data.b * _SIGNS[half, None] * rows.side.T[line]  # (halves, rows)
+    roots = np.swapaxes(_roots(rows.bends[half, line]), 1, 2)[:, :, None]  # (halves, k, 1, outputs)
+    slopes = np.empty((len(half), outputs, count, dim + outputs))
+    along = gain[:, None] * (roots[:, :, 0] @ rows.second.T)
+    slopes[..., :dim] = along[..., None] * directions[line, None]
+    slopes[..., dim:] = (gain * products.T[line])[:, None, :, None] * roots
+    slopes = slopes.reshape(-1, len(flat))
+    flat -= slopes.T @ slopes
     if data.by_loss:
         flat += np.outer(rows.force, rows.force)
     return flat

@@ -53,8 +53,12 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_turn.argtypes, loaded.biasfree_turn.restype = [pointer] * 3 + [whole] * 2, None
     loaded.biasfree_levels.argtypes = [whole, pointer, whole, whole, *[pointer] * 4]
     loaded.biasfree_levels.restype = None
-    loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole, *[pointer] * 8], None
+    loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole, *[pointer] * 7], None
+    loaded.biasfree_pulls_of.argtypes = [whole, pointer, whole, whole, *[pointer] * 8]
+    loaded.biasfree_pulls_of.restype = None
     loaded.biasfree_phis.argtypes, loaded.biasfree_phis.restype = [whole, pointer, whole, pointer], None
+    loaded.biasfree_places.argtypes = [whole, pointer, number, *[pointer] * 4]
+    loaded.biasfree_places.restype = None
     loaded.biasfree_bend.argtypes, loaded.biasfree_bend.restype = [whole, *[pointer] * 8], None
     loaded.biasfree_collocate.argtypes, loaded.biasfree_collocate.restype = [number, *[pointer] * 6], None
     loaded.biasfree_propagated.argtypes = [
@@ -146,14 +150,29 @@ def log_levels(
 
 def line_forces(
     lin: Float[np.ndarray, "*n outputs lines"], even: Float[np.ndarray, "*n outputs lines"], data: Data,
-    level: Float[np.ndarray, "*n"] | None = None, mass: Float[np.ndarray, "*n"] | None = None,
+    mass: Float[np.ndarray, "*n"] | None = None,
 ) -> tuple[Float[np.ndarray, "*n outputs lines"], Float[np.ndarray, "*n outputs lines"]]:  # fmt: skip
-    """p and q from what the lines put out; ln L and the size that these are differences of, if they are asked for."""
+    """p and q from what the lines put out; and the size that these are differences of, if it is asked for."""
     lin, even = np.ascontiguousarray(lin), np.ascontiguousarray(even)
     p, q, room = np.empty_like(lin), np.empty_like(lin), np.empty((4 * data.outputs + 1) * lin.shape[-1])
-    states = math.prod(lin.shape[:-2])
     engine().biasfree_pulls(
-        states, address(lin), address(even), byref(data.c), None if level is None else address(level), address(p),
-        address(q), None if mass is None else address(mass), address(room),
+        math.prod(lin.shape[:-2]), address(lin), address(even), byref(data.c), address(p), address(q),
+        None if mass is None else address(mass), address(room),
     )  # fmt: skip
     return p, q
+
+
+def pulls_in_c(
+    states: Float[np.ndarray, "*n rows columns"], data: Data, side: Float[np.ndarray, "active lines"]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Ln L, p, q, the size that these are differences of, and M of the active rows, what they slide on included."""
+    states, side, several = np.ascontiguousarray(states), np.ascontiguousarray(side), states.shape[:-2]
+    (dim, lines), outputs = data.transposed.shape, data.outputs
+    level, mass = np.empty(several), np.empty(several)
+    p, q = np.empty((*several, outputs, lines)), np.empty((*several, outputs, lines))
+    matrices, room = np.empty((*several, len(side), dim, outputs)), np.empty((4 * outputs + 1) * lines)
+    engine().biasfree_pulls_of(
+        math.prod(several), address(states), states.shape[-2], len(side), byref(data.c), address(side),
+        *map(address, (level, p, q, mass, matrices, room)),
+    )  # fmt: skip
+    return level, p, q, mass, matrices

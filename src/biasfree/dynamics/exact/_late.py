@@ -29,20 +29,19 @@ from collections.abc import Iterator
 from ctypes import addressof, byref
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from biasfree.dynamics.exact._arrays import Pattern
 from biasfree.dynamics.exact._balance import Own
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc, room_for
-from biasfree.dynamics.exact._field import across
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
-from biasfree.dynamics.exact._modes import FIT, POWERS, SETTLED, TOP, Modes
+from biasfree.dynamics.exact._modes import FIT, POWERS, SETTLED, TOP, Frame, Modes
 from biasfree.dynamics.exact._newton import slope_of, solved
 from biasfree.dynamics.exact._phis import FACTORIALS, phis
-from biasfree.native import address, structure
+from biasfree.native import WHOLE, address, room, structure
 
 ORDER = 8  # of a step: its error's estimate is a term in h^8
 _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow
@@ -55,6 +54,7 @@ _UNSEEN = 0.1  # part of the tolerance below which a fading direction needs no s
 _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
 # Values at the nodes → means up to each of them.
 _MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES]) @ FROM_NODES
+_POWER_FACTORIALS = FACTORIALS[POWERS][:, None]
 _RIDE = structure("Ride", "p riding spans bound means pulls mean room own i arcs count")
 
 
@@ -64,20 +64,29 @@ def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.n
     return np.asarray(squares > light * squares.sum())
 
 
+def _sizes(matrices: Float[np.ndarray, "n dim outputs"]) -> Float[np.ndarray, "n"]:
+    """√Σ of the squares of each."""
+    return np.sqrt(np.einsum("nij,nij->n", matrices, matrices))
+
+
 class LateStep:
     """A linearised way from rows ``z``: the flow to any time within it."""
 
     def __init__(
-        self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, light: float, own: Own | None = None
-    ) -> None:
-        """Linearise; rows of a squared size below ``light`` of the whole are light ones. ``own`` is used up."""
+        self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, light: float, own: Own | None = None,
+        frame: Frame | None = None,
+    ) -> None:  # fmt: skip
+        """Linearise; rows of a squared size below ``light`` of the whole are light ones.
+
+        ``own`` is used up; ``frame``: see ``Modes``.
+        """
         self.own = own
         self.z, self.data, self.pattern, self.light = z, data, pattern, light
         active = len(pattern.side)
         is_heavy = are_heavy(z[:active], light)
         self.heavy, lighter = np.flatnonzero(is_heavy), np.flatnonzero(~is_heavy)
         self.riding = np.concatenate([lighter, np.arange(active, len(z))])
-        self.modes = Modes(z, data, pattern, self.heavy, lighter)
+        self.modes = Modes(z, data, pattern, self.heavy, lighter, frame)
         self.length, self.reaches, self._ways = 0.0, 0.0, list[Arc]()
         self._end, self._energies = z, np.zeros((0, len(NODES)))
         self.bend, self._tolerances = np.zeros((len(POWERS), len(self.modes.rates))), np.zeros(len(self.heavy))
@@ -112,14 +121,13 @@ class LateStep:
         weights = phis(times[:, None] * self.modes.rates, 1 + len(POWERS))
         weights[0] *= times[:, None]
         part = (times / self.length if self.length > 0 else 0 * times) ** POWERS[:, None]
-        weights[1:] *= (FACTORIALS[POWERS][:, None] * part * times)[..., None]
+        weights[1:] *= (_POWER_FACTORIALS * part * times)[..., None]
         return weights
 
     def _places_at(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n modes"]:
         """How far every mode has moved until some times."""
         if self._curve is None:
-            weights = self._weights(times)
-            return weights[0] * self.modes.force + np.einsum("jnm,jm->nm", weights[1:], self.bend)
+            return self.modes.places(times, self.length, self.bend)
         return np.asarray(basis(times / self.length) @ self._curve)
 
     def _moving(
@@ -143,7 +151,7 @@ class LateStep:
         moved = horizon * phis(horizon * self.modes.rates, 1)[0] * self.modes.force
         if not np.linalg.norm(moved) <= rtol * np.linalg.norm(self.z):
             return False
-        growth = np.linalg.norm(self._light_pulls(), axis=(1, 2)) - self.modes.decay
+        growth = _sizes(self._light_pulls()) - self.modes.decay
         self.length = horizon
         return bool(max(growth.max(initial=0.0), self.modes.seen_growth()) * horizon <= _GROWS)
 
@@ -151,18 +159,16 @@ class LateStep:
         """M of the rows that are no part of J, here; nothing pulls a row that is zero."""
         moves, owners = self.z[self.riding].any(axis=1), self.pattern.owner[self.riding]
         matrices = self.modes.pulls_on(self.pattern.side[owners]) * moves[:, None, None]
-        return across(self.pattern)[owners] @ matrices if self.pattern.span.any() else matrices
+        return matrices if self.pattern.across is None else self.pattern.across[owners] @ matrices
 
-    def at_rest(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
-        """The rows some times later, once nothing heavy moves: light rows are pulled as they are now."""
+    def at_rest(
+        self, times: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, "n rows columns"], Float[np.ndarray, "n"]]:
+        """Rows and ∫‖e^{τJ}F‖² some times later, once nothing heavy moves: light rows are pulled as they are now."""
         states = self._moved(times)
         if self.riding.size:
             states[:, self.riding] = propagated(self.z[self.riding], self._light_pulls(), self.modes.decay, times)
-        return states
-
-    def energies_at_rest(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """∫‖e^{τJ}F‖² over some times."""
-        return np.asarray(times * (phis(2 * times[:, None] * self.modes.rates, 1)[0] @ self.modes.force**2))
+        return states, times * (phis(2 * times[:, None] * self.modes.rates, 1)[0] @ self.modes.force**2)
 
     def _moved(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
         """The rows some times later, light ones as they are now."""
@@ -207,7 +213,7 @@ class LateStep:
         ends = np.minimum(first * 2.0 ** np.arange(doublings + 1), self.length)
         if not self.riding.size:
             return ends
-        rate = float(np.linalg.norm(self._light_pulls(), axis=(1, 2)).max())
+        rate = float(_sizes(self._light_pulls()).max())
         grid: list[float] = []
         last = 0.0
         for end in ends.tolist():
@@ -222,7 +228,7 @@ class LateStep:
             return 0.0
         quick = np.abs(self.modes.rates) * self.length > 1
         rates, force = self.modes.rates[quick], self.modes.force[quick]
-        terms = (FACTORIALS[POWERS] / self.length**POWERS)[:, None] * self.bend[:, quick] / rates ** POWERS[:, None]
+        terms = _POWER_FACTORIALS * self.bend[:, quick] / (self.length * rates) ** POWERS[:, None]
         fades = np.abs(force + terms.sum(axis=0)) / np.abs(rates)
         seen = np.abs(self.modes.by_mode[quick]) / np.repeat(self._tolerances, self.z.shape[1])
         return float(np.abs(rates[fades * seen.max(axis=1, initial=0.0) > _UNSEEN]).max(initial=0.0))
@@ -232,13 +238,9 @@ class LateStep:
         (arcs, nodes), count = states.shape[:2], len(self.riding)
         dim, outputs = self.data.transposed.shape[0], self.data.outputs
         bound = _OUTGROWN * self.light * np.sum(states[:, -1][:, self.heavy] ** 2, axis=(1, 2))
-        room = (
-            np.empty((nodes, count, dim, outputs)),
-            np.empty((count, dim, outputs)),
-            np.empty((dim + outputs, outputs)),
-        )
-        own = None if self.own is None else addressof(self.own.c)
-        ride = _RIDE(address(self.riding, np.int64), *map(address, (spans, bound, _MEANS, *room)), own, arcs, count)
+        each, own = count * dim * outputs, None if self.own is None else addressof(self.own.c)
+        _room, begins = room(nodes * each, each, (dim + outputs) * outputs)
+        ride = _RIDE(address(self.riding, WHOLE), *map(address, (spans, bound, _MEANS)), *begins, own, arcs, count)
         desk, _ = room_for(self.z.shape, self.data, self.pattern)
         return engine().biasfree_ride(
             byref(ride), address(states), byref(self.data.c), byref(self.pattern.c), byref(desk.c)
@@ -246,17 +248,7 @@ class LateStep:
 
     def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time after the step's beginning."""
-        return self._end.copy() if time == self.reaches else self.several(np.array([time]))[0]
-
-    def several(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n rows columns"]:
-        """The rows some times after the step's beginning."""
-        states = self._moved(times)
-        if self.riding.size:
-            numbers, x = self._within(times)
-            curves = np.stack([self._ways[number].curve[:, self.riding] for number in numbers.tolist()])
-            states[:, self.riding] = np.einsum("nk,nk...->n...", basis(x), curves)
-        states[times == self.reaches] = self._end
-        return states
+        return self._end.copy() if time == self.reaches else self.several(np.array([time]))[0][0]
 
     def passed(self, began: float, arrival: float) -> Iterator[tuple[float, Float[np.ndarray, "rows columns"]]]:
         """Ends of arcs within a time of the step, and the rows there; none where no row is light."""
@@ -266,15 +258,20 @@ class LateStep:
 
     def energy(self, time: float) -> float:
         """∫‖Ẇ‖² over a time from the step's beginning."""
-        return float(self.energies(np.array([time]))[0])
+        return float(self._energies[-1, -1] if time == self.reaches else self.several(np.array([time]))[1][0])
 
-    def energies(self, times: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """∫‖Ẇ‖² over some times from the step's beginning."""
-        numbers, x = self._within(times)
-        return np.asarray(np.einsum("nk,nk->n", basis(x), self._energies[numbers]))
-
-    def _within(self, times: Float[np.ndarray, "n"]) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n"]]:
-        """The arcs that times are in, and x ∈ [0, 1]."""
-        bounds = np.array([self._ways[0].begin, *(way.end for way in self._ways)])
-        numbers = np.clip(np.searchsorted(bounds, times) - 1, 0, len(self._ways) - 1)
-        return numbers, (times - bounds[numbers]) / (bounds[numbers + 1] - bounds[numbers])
+    def several(
+        self, times: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, "n rows columns"], Float[np.ndarray, "n"]]:
+        """Rows and ∫‖Ẇ‖² some times after the step's beginning."""
+        states = self._moved(times)
+        begins, ends = np.array([(way.begin, way.end) for way in self._ways]).T
+        numbers = np.minimum(np.searchsorted(ends, times), len(ends) - 1)
+        weights = basis((times - begins[numbers]) / (ends - begins)[numbers])[:, None]
+        if self.riding.size:
+            curves = np.stack([self._ways[number].curve[:, self.riding] for number in numbers.tolist()])
+            points, nodes, count, columns = curves.shape
+            moved = weights @ curves.reshape(points, nodes, count * columns)
+            states[:, self.riding] = moved.reshape(points, count, columns)
+        states[times == self.reaches] = self._end
+        return states, (weights @ self._energies[numbers, :, None])[:, 0, 0]

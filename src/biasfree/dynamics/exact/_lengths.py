@@ -10,5 +10,6 @@ def lengths(rows: Float[np.ndarray, "*n columns"]) -> Float[np.ndarray, "*n"]:
     >>> lengths(np.array([[3e-200, 4e-200], [0.0, 0.0]])).tolist()
     [5e-200, 0.0]
     """
-    largest = np.abs(rows).max(axis=-1, keepdims=True, initial=0.0)
-    return largest[..., 0] * np.linalg.norm(rows / np.where(largest > 0, largest, 1.0), axis=-1)
+    largest = np.maximum.reduce(np.abs(rows), axis=-1, keepdims=True, initial=0.0)
+    scaled = rows / np.where(largest > 0, largest, 1.0)
+    return largest[..., 0] * np.sqrt(np.add.reduce(scaled * scaled, axis=-1))

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg import lapack
 
 from biasfree.dynamics.exact._kernels import engine
-from biasfree.native import address
+from biasfree.native import WHOLE, address
 
 _MANY, _FEW = 5000, 300  # neurons left, and groups, from which every other neuron stays by itself
 _LARGE = 1000  # neurons, or their parts in rows, from which a group is worth linear algebra of its own
@@ -109,7 +110,7 @@ class Merged:
         return self.with_more(first, formed, rows), np.concatenate([first, others]).astype(int)
 
     @functools.cached_property
-    def _spread(self) -> dict[str, Any]:
+    def _apart(self) -> dict[str, Any]:
         return {}
 
     @functools.cached_property
@@ -182,25 +183,26 @@ class Merged:
             rows[group.members] = row
         return rows
 
-    @functools.cached_property
-    def share(self) -> Float[np.ndarray, "passive"]:
-        """``spread``, riders included; infinite where one has no part in the leading row."""
-        with np.errstate(divide="ignore"):
-            return np.zeros(0) if self.linear else self.spread(np.zeros(0, dtype=int))
+    def apart(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "2 passive"]:
+        """For each passive row the largest part that a member has in it, in units of its part in the leading row.
 
-    def spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
-        """For each passive row the largest part that a member has in it, in units of its part in the leading row."""
-        if without.size != self._spread.get("without", -1):  # riders only ever leave
-            spreads = [np.zeros(0)]
-            for group in self.groups:
-                parts = group.parts
-                if parts.shape[1] == 1:
-                    continue
-                if without.size:
-                    parts = parts[~np.isin(group.members, without)]
+        First of members but for some, riders; then of all, infinite where one has no part in the leading row.
+        """
+        if without.size != self._apart.get("without", -1):  # riders only ever leave
+            self._apart.update(without=without.size, both=np.stack([self._spread(without), self._spread(_NO)]))
+        return self._apart["both"]
+
+    def _spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
+        spreads = [np.zeros(0)]
+        for group in self.groups:
+            parts = group.parts
+            if self.linear or parts.shape[1] == 1:
+                continue
+            if without.size:
+                parts = parts[~np.isin(group.members, without)]
+            with np.errstate(divide="ignore"):
                 spreads.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
-            self._spread.update(without=without.size, spreads=np.concatenate(spreads))
-        return self._spread["spreads"]
+        return np.concatenate(spreads)
 
     @functools.cached_property
     def _place(self) -> Int[np.ndarray, "width"]:
@@ -258,7 +260,7 @@ def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np
 def alike(
     neurons: Float[np.ndarray, "width columns"],
     which: Int[np.ndarray, "some"],
-    key: Int[np.ndarray, "width"],
+    key: Float[np.ndarray, "width"],
     tolerance: float,
 ) -> list[Int[np.ndarray, "members"]]:
     """Those of ``which`` that have one ``key`` (sides and slides) and are parallel within ``tolerance``, together.
@@ -267,12 +269,10 @@ def alike(
     """
     units, squares = _directions(neurons[which])
     order = np.lexsort((-squares, key[which]))
-    keys = np.unique(key[which][order], return_inverse=True)[1].astype(np.int64)
-    units, leader = np.ascontiguousarray(units[order]), np.empty(len(which), dtype=np.int64)
+    keys, units, leader = key[which[order]], units[order], np.empty(len(which), dtype=np.int64)
     engine().biasfree_alike(
-        address(units), address(keys, np.int64), *units.shape, 0.5 * tolerance**2, _MANY, _FEW,
-        address(leader, np.int64),
-    )  # fmt: skip
+        address(units), address(keys), *units.shape, 0.5 * tolerance**2, _MANY, _FEW, address(leader, WHOLE)
+    )
     follows = leader != np.arange(len(which))
     together = np.lexsort((order, follows, leader))
     members, leader = which[order[together]], leader[together]
@@ -325,7 +325,9 @@ def grouped(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members
         sizes = np.linalg.norm(parts, axis=0)
         parts = parts / np.where(sizes > 0, sizes, 1.0)
     else:
-        parts, sizes, rows = np.linalg.svd(own, full_matrices=False)
+        parts, sizes, rows, failed = lapack.dgesdd(own, full_matrices=False)  # NumPy's svd takes longer to call it
+        if failed:
+            raise np.linalg.LinAlgError("the singular values of a group of neurons were not found.")
     kept = sizes > _DUST * sizes[0]
     parts, rows = parts[:, kept], (largest * sizes[kept])[:, None] * rows[kept]
     if parts[:, 0].sum() < 0:

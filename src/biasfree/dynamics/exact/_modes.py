@@ -15,14 +15,14 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics._lanczos import lanczos
 from biasfree.dynamics.exact._arrays import Desk, Pattern
-from biasfree.dynamics.exact._cells import folded
+from biasfree.dynamics.exact._cells import folds
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import Pulls, across, matrices_of, pulls_of
+from biasfree.dynamics.exact._field import Pulls, matrices_of, pulls_of
 from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._methods import NODES
-from biasfree.dynamics.exact._narrow import narrowed
-from biasfree.native import address, structure
+from biasfree.dynamics.exact._narrow import Narrow, narrowed
+from biasfree.native import address, room, structure
 
 LARGEST = 1000  # unknowns up to which J is formed
 SETTLED = 0.1  # part of the tolerance that further turns may change
@@ -36,6 +36,7 @@ _TURNS = 6  # of the iteration at most
 TOP = 2.0**-10
 POWERS = np.arange(1, len(NODES))
 FIT = np.linalg.inv(NODES[1:, None] ** POWERS)  # N at the points → B
+_NONE = np.empty(0)  # tolerances, where nothing is judged
 _MODES = structure("Modes", "p modes by_mode shown tolerances rates force start d noise i count entries seen")
 _RULES = structure("Rules", "p fit d top settled i turns")
 _SOLVED = structure("Solved", "p bend places weights bent change moved shown stage d left error i evaluations")
@@ -49,28 +50,58 @@ class Collocated(NamedTuple):
     error: float  # of what was found
 
 
+class Frame:
+    """What J is of, as long as the pattern stays: rows that stand for others, and room for their velocity.
+
+    Attributes:
+        folds: of the heavy rows.
+        pattern: sides and slides of those that stand for them, of w⊥, and of the light rows.
+        desk: for all of these.
+    """
+
+    def __init__(
+        self, narrow: Narrow, pattern: Pattern, heavy: Int[np.ndarray, "heavy"], light: Int[np.ndarray, "light"]
+    ) -> None:
+        """For the ``heavy`` active rows; those that are ``light`` are seen too."""
+        (dim, lines), outputs = narrow.data.transposed.shape, narrow.data.outputs
+        self._whole = pattern
+        self.folds = folds(pattern, heavy, narrow.data.b != 0, dim + outputs)
+        self.pattern = narrow.pattern(pattern, self.folds.of, light)
+        rows = len(self.pattern.side)
+        self.desk = Desk.room(rows, dim + outputs, rows, dim, lines)
+
+    def serves(self, narrow: Narrow, pattern: Pattern, heavy: Int[np.ndarray, "heavy"]) -> bool:
+        """Whether it is that of other rows too."""
+        return pattern is self._whole and narrow.basis is None and np.array_equal(heavy, self.folds.whole)
+
+
 class Modes:
     """J of some rows at a state, in its own coordinates.
 
     Attributes:
+        frame: what it is of.
         rates, force: λ of every mode, and the velocity along it.
         evaluations, algebra: what it has cost, of velocities and of multiplications in linear algebra.
     """
 
     def __init__(
         self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, heavy: Int[np.ndarray, "heavy"],
-        light: Int[np.ndarray, "light"],
+        light: Int[np.ndarray, "light"], frame: Frame | None = None,
     ) -> None:  # fmt: skip
-        """Linearise the flow of the ``heavy`` active rows; those that are ``light`` stay where they are."""
+        """Linearise the flow of the ``heavy`` active rows; those that are ``light`` stay where they are.
+
+        The ``frame`` of the step before is used again if it serves.
+        """
         self._whole_data, self._moved = data, (len(heavy), z.shape[1])
         self._narrow = narrowed(z[heavy], data)
         rows, self.data = self._narrow.rows(z), self._narrow.data
-        fold = folded(rows, pattern, heavy, data.b != 0)
-        self._turn, self._columns = fold.turn, rows.shape[1]
-        self._start = np.concatenate([fold.rows, self._narrow.fading(), rows[light]])
+        if frame is None or not frame.serves(self._narrow, pattern, heavy):
+            frame = Frame(self._narrow, pattern, heavy, light)
+        self.frame, self._pattern = frame, frame.pattern
+        self._turn, self._columns = frame.folds.turn(rows), rows.shape[1]
+        leads = rows[heavy] if self._turn is None else self._turn.T @ rows[heavy]
+        self._start = np.concatenate([leads, self._narrow.fading(), rows[light]])
         self._leads = len(self._start) - len(light)
-        self._pattern = self._narrow.pattern(pattern, fold.of, light)
-        self._across = across(self._pattern) if self._pattern.span.any() else None
         self.pulls = pulls_of(self._start, self.data, self._pattern.side)
         self.evaluations, self.algebra = 1, 0.0
         self._linearise()
@@ -133,7 +164,7 @@ class Modes:
         """The rows at a state, as J needs them."""
         leads, dim = self._leads, self.data.directions.shape[1]
         matrices = pulls.matrices[:leads]
-        own = None if self._across is None else self._across[:leads]
+        own = None if self._pattern.across is None else self._pattern.across[:leads]
         if own is not None:  # twice, as in ``native/field.c``
             matrices = own @ (own @ matrices)
         first, second = state[:leads, :dim], state[:leads, dim:]
@@ -148,11 +179,6 @@ class Modes:
     # N at places
 
     @functools.cached_property
-    def _desk(self) -> Desk:
-        rows, lines = len(self._start), self.data.transposed.shape[1]
-        return Desk.room(rows, self._columns, rows, self.data.transposed.shape[0], lines)
-
-    @functools.cached_property
     def _entries(self) -> tuple[np.ndarray, np.ndarray]:
         """Modes by entry of the folded rows, and entries by mode, as C reads them."""
         return np.ascontiguousarray(self._modes), np.ascontiguousarray(self._modes.T)
@@ -162,14 +188,26 @@ class Modes:
         arrays = (*modes, self.by_mode, tolerances, self.rates, self.force, self._start)
         return _MODES(*map(address, arrays), self._noise, len(self.rates), len(self._modes), tolerances.size)
 
+    def places(
+        self, times: Float[np.ndarray, "n"], length: float, bend: Float[np.ndarray, "7 modes"]
+    ) -> Float[np.ndarray, "n modes"]:
+        """How far every mode has moved until some times of a step of some length, with these B."""
+        count, found = len(self.rates), np.empty((len(times), len(self.rates)))
+        weights = np.empty(len(NODES) * count)
+        engine().biasfree_places(
+            len(times), address(times), length, byref(self._in_c(_NONE)), address(bend), address(weights),
+            address(found),
+        )  # fmt: skip
+        return found
+
     def bent(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
         """QᵀN(x + Q·place) − QᵀN(x) at several places, but nothing where all of it may be rounding alone."""
         places, found = np.ascontiguousarray(places), np.empty(places.shape)
         room = np.empty(len(self._modes)), np.empty(self._start.shape)
         self.evaluations += len(places)
         engine().biasfree_bend(
-            len(places), address(places), byref(self._in_c(np.empty(0))), byref(self.data.c), byref(self._pattern.c),
-            byref(self._desk.c), address(found), *map(address, room),
+            len(places), address(places), byref(self._in_c(_NONE)), byref(self.data.c), byref(self._pattern.c),
+            byref(self.frame.desk.c), address(found), *map(address, room),
         )  # fmt: skip
         return found
 
@@ -186,17 +224,17 @@ class Modes:
     def collocated(self, length: float, tolerances: Float[np.ndarray, "heavy"]) -> Collocated:
         """The equations of a step of some length, by iteration; changes of rows are judged by their tolerances."""
         count, points, entries = len(self.rates), len(POWERS), len(self._modes)
-        sizes = (points, count), (points, count), (points, len(NODES), count), (points, count), (count,), (entries,)
-        each = np.repeat(tolerances, self._moved[1])  # it must live: C reads it
-        room = [np.empty(size) for size in (*sizes, each.shape, self._start.shape)]
-        solved = _SOLVED(*map(address, room), math.inf, math.inf, 0)
+        bend, each = np.empty((points, count)), np.repeat(tolerances, self._moved[1])  # they must live: C reads them
+        sizes = points * count, points * len(NODES) * count, points * count, count, entries, each.size, self._start.size
+        _room, begins = room(*sizes)
+        solved = _SOLVED(address(bend), *begins, math.inf, math.inf, 0)
         modes = self._in_c(each)
         engine().biasfree_collocate(
-            length, byref(modes), byref(_ITERATION), byref(self.data.c), byref(self._pattern.c), byref(self._desk.c),
-            byref(solved),
+            length, byref(modes), byref(_ITERATION), byref(self.data.c), byref(self._pattern.c),
+            byref(self.frame.desk.c), byref(solved),
         )  # fmt: skip
         self.evaluations += solved.evaluations
-        return Collocated(room[0], solved.left, solved.error)
+        return Collocated(bend, solved.left, solved.error)
 
 
 _ITERATION = _RULES(address(FIT), TOP, SETTLED, _TURNS)

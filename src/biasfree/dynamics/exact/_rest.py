@@ -11,7 +11,7 @@ from biasfree.dynamics._pieces import Piece, Point
 from biasfree.dynamics.exact import _cells as cells
 from biasfree.dynamics.exact._events import polished, search
 from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
-from biasfree.dynamics.exact._modes import LARGEST
+from biasfree.dynamics.exact._modes import LARGEST, Frame
 from biasfree.dynamics.exact._narrow import narrow_columns
 from biasfree.dynamics.exact._state import State, View
 
@@ -40,22 +40,21 @@ class _Way(NamedTuple):
     Attributes:
         view, energy: at its beginning.
         elapsed: times → what has passed of it.
-        rows, energies: of what has passed.
+        rows: of what has passed; and their energies.
     """
 
     view: View
     energy: float
     elapsed: Callable[[np.ndarray], np.ndarray]
-    rows: Callable[[np.ndarray], np.ndarray]
-    energies: Callable[[np.ndarray], np.ndarray]
+    rows: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
     def several(self, times: Sequence[float]) -> list[Point]:
         """At several times, some at once: of many neurons all would need too much room."""
         points = list[Point]()
         for first in range(0, len(times), _AT_ONCE):
             some = np.array(times[first : first + _AT_ONCE])
-            elapsed = self.elapsed(some)
-            points += self.view.points(self.rows(elapsed), self.energy + self.energies(elapsed), some)
+            rows, energies = self.rows(self.elapsed(some))
+            points += self.view.points(rows, self.energy + energies, some)
         return points
 
     def at(self, time: float) -> Point:
@@ -72,6 +71,7 @@ class Late:
         self._going, self._length, self._next, self._next_look = False, 0.0, 0, 1
         self._seemed = 0
         self._folded: tuple[object, int] = None, 0  # rows that J is of, for a pattern
+        self._frame: Frame | None = None  # of the last step
         self.stood = False  # from the start
 
     def advance(self, until: float) -> Piece | None:
@@ -83,13 +83,15 @@ class Late:
         # A long exponential step must not jump over the rest that is waited for.
         waits = self._going and state.plan.stop.converged
         due = (waits or pace.accepted >= self._next_look) and self._slow()
-        stiff = pace.stiff >= _STIFF and self._spent >= self._next and self._pays(until - state.time)
-        if not (due or self._going or stiff):
+        steps = self._going or (
+            pace.stiff >= _STIFF and self._spent >= self._next and self._pays(until - state.time)
+        )  # fmt: skip
+        if not (due or steps):
             return None
         rested = self._rested(until) if due else None
         if rested is not None:
             return rested
-        return self._step(until) if self._going or stiff else None
+        return self._step(until) if steps else None
 
     def _slow(self) -> bool:
         """Whether the network moves so little that it may be at rest; if not, it is asked again some steps later."""
@@ -113,7 +115,7 @@ class Late:
     def _rested(self, until: float) -> Piece | None:
         """The rest of the run, by the linearised flow, if the network hardly moves any more and nothing grows."""
         state, plan = self.state, self.state.plan
-        now, began, energy = state.carried, state.time, state.energy
+        began, energy = state.time, state.energy
         self._next_look = state.pace.accepted + 5 + state.pace.accepted // 10
         left = until - began
         horizon = left if math.isfinite(left) else 10 * max(began, 1.0)
@@ -121,7 +123,7 @@ class Late:
         waits = plan.stop.level > -math.inf and not plan.stop.converged
         if waits and math.isfinite(self._worth()):
             return None  # what could be calmed is for exponential steps
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol, state.balance.copied(now, began))
+        step = self._linearised()
         state.pace.evaluations += step.modes.evaluations
         state.pace.algebra += step.modes.algebra
         if waits or not step.rests(horizon, _RESTED * plan.rtol):
@@ -132,7 +134,7 @@ class Late:
             # Of a run that stops at rest the last state is where it would have come to.
             return np.where(plan.stop.converged & (times > began), horizon, times - began)
 
-        way = _Way(view, energy, elapsed, step.at_rest, step.energies_at_rest)
+        way = _Way(view, energy, elapsed, step.at_rest)
         state.time = math.nextafter(began, math.inf) if plan.stop.converged else until
         ended = _status.converged(began) if plan.stop.converged else None
         return Piece(began, state.time, way.at, "at rest", 0, ended=ended, several=way.several)
@@ -164,7 +166,7 @@ class Late:
 
         state.balance.follow(now, step.passed(began, arrival))
         self._next_look = 0  # before explicit steps stir it up again
-        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several, step.energies)
+        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
         return Piece(began, state.time, way.at, "exponential steps", 0, several=way.several)
 
     def _step(self, until: float) -> Piece | None:
@@ -175,7 +177,7 @@ class Late:
             self._give_up()
             return None
         least = min(worth * explicit, left)
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * plan.rtol, state.balance.copied(now, began))
+        step = self._linearised()
         rested = None if step.modes.force.any() else self._rested(until)  # nothing heavy moves by more than rounding
         if rested is not None:
             return rested
@@ -210,8 +212,16 @@ class Late:
         state.moved()
         if not math.isfinite(state.size):
             ended = _status.not_finite(plan.axis, began)
-        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several, step.energies)
+        way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
         return Piece(began, state.time, way.at, "exponential steps", ended=ended, several=way.several)
+
+    def _linearised(self) -> LateStep:
+        """The flow from here; what depends on the pattern alone is kept."""
+        state, now = self.state, self.state.carried
+        own = state.balance.copied(now, state.time)
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * state.plan.rtol, own, self._frame)
+        self._frame = step.modes.frame
+        return step
 
     def _pays(self, left: float) -> bool:
         """Whether there is time left for an exponential step to be worth it."""

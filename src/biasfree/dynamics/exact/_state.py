@@ -54,10 +54,11 @@ class View:
         times: Float[np.ndarray, "n"],
     ) -> list[Point]:  # fmt: skip
         """All neurons from rows, at several times; the energy of still neurons that fade is added."""
-        dim, fade = self.data.directions.shape[1], np.exp(-self.decay * (times - self.since))
-        neurons = self.groups.restored(states)
-        neurons[:, self.still] = fade[:, None, None] * self.still_neurons
-        energies = energies + 0.5 * self.decay * float(np.sum(self.still_neurons**2)) * (1 - fade**2)
+        dim, neurons = self.data.directions.shape[1], self.groups.restored(states)
+        if self.still.size:
+            fade = np.exp(-self.decay * (times - self.since))
+            neurons[:, self.still] = fade[:, None, None] * self.still_neurons
+            energies = energies + 0.5 * self.decay * float(np.sum(self.still_neurons**2)) * (1 - fade**2)
         levels = log_levels(states, self.active, self.data)
         # −∞ is that of the rows: what merging leaves out may be all that is left of the neurons' loss.
         levels = np.where(np.isneginf(levels), math.nan, levels)

@@ -23,11 +23,11 @@ _CROSSINGS = 512  # of one step that there is room for: where there are more, ot
 _EVENTS = 2048  # of one course that there is room for
 _OVERHEAD = 2_000  # multiplications that cost as much as what a step costs besides them
 KINDS = np.array(["cross", "slide", "leave"])  # of events, as C numbers them
-_NOT_PLAIN = 1  # why a course ended: by what is not decided in C
+_NOT_PLAIN, _AT_ZERO = 1, 3  # why a course ended: before what is not decided in C, or where a row is at w = 0
 _COURSE = structure(
     "Course",
     "d began left level slack rtol angle outgrown i steps attempts stiff look d last_event time energy inadmissible "
-    "i taken events why",
+    "i taken events why row line",
     pace=Pace,
 )
 _RECORD = structure("Record", "p parts when rows lines kinds strain scratch i room")
@@ -86,6 +86,7 @@ class Travelled(NamedTuple):
         beyond: how far a slide was beyond its end.
         when, rows, lines, kinds: of every event.
         left: what comes next is not decided here.
+        zero: row and line it has met, where a row is at w = 0 at the end: what it does there is still to be decided.
     """
 
     z: Float[np.ndarray, "rows columns"]
@@ -102,6 +103,7 @@ class Travelled(NamedTuple):
     lines: Int[np.ndarray, "events"]
     kinds: np.ndarray
     left: bool
+    zero: tuple[int, int] | None
 
 
 def travel(
@@ -121,7 +123,8 @@ def travel(
     record = _RECORD(address(parts), *_NOTES.addresses, address(strain), address(scratch), _EVENTS)
     engine().biasfree_travel(
         address(z), byref(data.c), byref(own.c), byref(limits.c), byref(METHODS), byref(apart_in_c(apart)),
-        own_balance if own_balance is None else byref(own_balance), byref(trial.c), byref(desk.c), byref(sought.c), byref(course), byref(record),
+        None if own_balance is None else byref(own_balance), byref(trial.c), byref(desk.c), byref(sought.c),
+        byref(course), byref(record),
     )  # fmt: skip
     course.pace.overhead = pace.overhead
     memmove(byref(pace), byref(course.pace), sizeof(Pace))
@@ -134,6 +137,7 @@ def travel(
     return Travelled(
         z, pattern, course.time, course.energy, course.last_event, trial.lengths[:taken], parts[:taken], trial,
         course.inadmissible, _NOTES.when[:events].copy(), rows, lines, KINDS[kinds], course.why == _NOT_PLAIN,
+        (course.row, course.line) if course.why == _AT_ZERO else None,
     )  # fmt: skip
 
 
