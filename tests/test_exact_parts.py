@@ -276,6 +276,7 @@ class TestSteps:
         (data, pattern, z), _ = smooth
         given = Problem(data, pattern, z)
         found = [stepped(given, 0.1, method, limits=Limits(10.0**-k, 0.0, 1.0)).marched for k in range(-3, 15)]
+        found = [marched for marched in found if marched.step * marched.rate < 1.49]  # not held by stability
         kept = [marched.step for marched in found if marched.rejected == 0 and marched.step < 0.1 * method.grow]
         assert len(kept) >= 2
         # The next step is what the error allows, by the order; then steps are rejected.

@@ -4,31 +4,33 @@
    is left of its start turns it round and it grows again. All of that is in the difference of ‖w‖ and ‖v‖, of which
    float64 forgets as much as the square of how far the neuron fades. But the flow keeps the difference. So light
    rows, of which it is known, are put back on it after every step: that changes the growing part of a fading row, and
-   neither its direction w/‖w‖ nor its lines. What may still be lost is told (biasfree/dynamics/exact/_balance.py). */
+   neither its direction w/‖w‖ nor its lines. A row that stands for several neurons keeps what it had when they were
+   merged. What may still be lost is told (biasfree/dynamics/exact/_balance.py). */
 
 #include "engine.h"
 
 #define LIGHT 1e-3     /* of the largest row: what larger ones drift is a gauge of the run */
-#define ROUNDS 4e-15   /* what some hundred steps do to a row; wide seed 4897 in other axes: up to 20 times float64's ε */
+#define ROUNDS 5e-16   /* what steps do to a row: wide seed 4897 in other axes has half of it */
 #define BEYOND 0.3     /* a correction so large corrects nothing */
 
 static void raise_to(double *value, double least) { *value = smallest(1.0, largest(*value, least)); }
 
-/* One row; `now` and `since` are what decay has left of it since the beginning, and since its size was last seen. */
+/* One row; `now` and `since` are what decay has left of it since its root was found, and since its size was. */
 static void keep_row(const Own *own, int64_t h, double now, double since, double largest_row, double *row, int64_t dim,
                      int64_t outputs) {
     double size = 0.0, one = 0.0, other = 0.0;
     for (int64_t j = 0; j < dim + outputs; j++) size = largest(size, fabs(row[j]));
     if (!(size > NOTHING && size < INFINITY)) return;
     const double unit = 1.0 / size, wanted = own->root[h] * now * unit;
-    const int known = !isnan(wanted);
     const double fading = own->size[h] * since * unit;
     own->size[h] = size;
     own->faded[h] = largest(1.0, own->faded[h] * fading);
-    own->unkept[h] = known ? 1.0 : largest(1.0, own->unkept[h] * fading);
-    if (!known) raise_to(own->lost + h, ROUNDS * own->unkept[h] * own->unkept[h]);
-    raise_to(own->doubt + h, ROUNDS * own->faded[h]);
-    if (!known || size > LIGHT * largest_row) return;
+    if (own->unkept[h] > 0.0) {
+        own->unkept[h] = largest(1.0, own->unkept[h] * fading);
+        raise_to(own->lost + h, ROUNDS * own->unkept[h] * own->unkept[h]);
+    }
+    if (dim > 1) raise_to(own->doubt + h, ROUNDS * own->faded[h]); /* of w in directions that are not pulled */
+    if (size > LIGHT * largest_row) return;
     for (int64_t j = 0; j < dim; j++) one += (row[j] * unit) * (row[j] * unit);
     for (int64_t k = dim; k < dim + outputs; k++) other += (row[k] * unit) * (row[k] * unit);
     const double change = (wanted * fabs(wanted) - (one - other)) / (2.0 * (one + other));
@@ -43,7 +45,7 @@ void keep_balance(Own *own, double time, const Data *data, const Pattern *patter
                   double *rows) {
     const int64_t columns = data->dim + data->outputs;
     if (!own) return;
-    const double then = own->began + time, now = exp(-own->decay * then), since = exp(-own->decay * (then - own->seen));
+    const double then = own->began + time, now = exp(-own->decay * (then - own->made)), since = exp(-own->decay * (then - own->seen));
     double most = which ? INFINITY : 0.0; /* those that are named are light */
     own->seen = then;
     for (int64_t i = 0; !which && i < pattern->active * columns; i++) most = largest(most, fabs(rows[i]));

@@ -126,10 +126,10 @@ int64_t scan(const double *curve, double begin, double length, double blur, cons
 
 /* balance.c */
 typedef struct {
-    const double *root;                    /* (active): ±√|‖w‖² − ‖v‖²| at the run's start, NaN where it is not known */
+    const double *root;                    /* (active): ±√|‖w‖² − ‖v‖²| when it was made */
     double *size, *faded, *unkept, *lost, *doubt; /* (active): see _balance.py */
     double most;                           /* of `unkept` */
-    double decay, began, seen;             /* times since the run's start: of what comes next, and of `size` */
+    double decay, made, began, seen; /* times since the run's start: of `root`, of what comes next, and of `size` */
 } Own;
 void keep_balance(Own *own, double time, const Data *data, const Pattern *pattern, const int64_t *which, int64_t count,
                   double *rows);
@@ -147,7 +147,7 @@ typedef struct {
 typedef struct { double *spread, *share; } Apart;  /* (passive) each */
 double next_length(double error, const Method *method);
 int64_t count_stiff(int64_t stiff, double stiffness, int accepted);
-double fastest_rate(double before, double stiffness, double length);
+double fastest_rate(double before, const Judged *judged, double length);
 double calm_step(double rate, const Method *method);
 PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data, const Pattern *pattern,
                            const Form *form, const Limits *limits, const Method *method, const Apart *apart,

@@ -47,9 +47,9 @@ int64_t count_stiff(int64_t stiff, double stiffness, int accepted) {
     return stiff > 0 ? stiff - 1 : 0;
 }
 
-/* The fastest rate, as the steps so far and one more show it. */
-double fastest_rate(double before, double stiffness, double length) {
-    const double seen = length > 0.0 && stiffness < INFINITY ? stiffness / length : 0.0;
+/* The fastest rate, as the steps so far and an attempt show it: one that fails may have gone anywhere. */
+double fastest_rate(double before, const Judged *judged, double length) {
+    const double seen = judged->error <= 1.0 && length > 0.0 ? judged->stiffness / length : 0.0;
     return largest(REMEMBER * before, seen);
 }
 
@@ -82,8 +82,8 @@ PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data
         const double wanted = length * next_length(judged.error, method);
         const int accepted = judged.error <= 1.0;
         first = 1;
-        now.rate = fastest_rate(now.rate, judged.stiffness, length);
-        now.stiff = count_stiff(now.stiff, now.rate * length, accepted);
+        now.rate = fastest_rate(now.rate, &judged, length);
+        now.stiff = count_stiff(now.stiff, largest(judged.stiffness, now.rate * length), accepted);
         if (!accepted) {
             now.step = smallest(wanted, calm_step(now.rate, method));
             now.rejected++;

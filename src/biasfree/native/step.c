@@ -7,6 +7,7 @@
 #include "engine.h"
 
 #define ENERGY 0.01 /* the energy is a sum over all steps: one of them may spend so much of the tolerance */
+#define TOLD_APART 1e-12 /* of the largest row: places whose difference is more than rounding */
 static const double *table_a(const Method *method, int64_t s) { return TABLES.a + (method->number * STAGES + s) * STAGES; }
 static const double *table_errors(const Method *method, int64_t n) {
     return TABLES.errors + (method->number * 3 + n) * STAGES;
@@ -74,16 +75,17 @@ static double error_of(const Desk *desk, const Trial *trial, double step, double
     return largest(worst, step * combined(fabs(powers[0]), fabs(powers[1])) / tolerance);
 }
 
-/* Step × fastest rate, from the last two estimates at the step's end. */
+/* Step × fastest rate, from the last two estimates at the step's end; 0 if rounding is all they differ by. */
 static double stiffness_of(const double *rows, const Trial *trial, double step, const Method *method, int64_t active,
                            int64_t size, int64_t columns) {
     const double *last = trial->stages + (method->core - 1) * size, *before = last - size;
-    double speeds = 0.0, places = 0.0;
+    double speeds = 0.0, places = 0.0, extent = 0.0;
     for (int64_t i = 0; i < active * columns; i++) {
+        extent = largest(extent, fabs(rows[PLACE * size + i]));
         speeds = largest(speeds, fabs(last[i] - before[i]));
         places = largest(places, fabs(rows[PLACE * size + i] - rows[BEFORE * size + i]));
     }
-    return places > 0.0 ? step * speeds / places : 0.0;
+    return places > TOLD_APART * extent ? step * speeds / places : 0.0;
 }
 
 /* The largest error of a row's curve, in units of what it may be. */

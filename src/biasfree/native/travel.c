@@ -64,8 +64,9 @@ static int judge(Course *course, const Method *method, double length, const Judg
     const double before = biasfree_pace_step(pace, method->number);
     const double wanted = length * next_length(judged->error, method);
     const int accepted = judged->error <= 1.0;
-    pace->rate = fastest_rate(pace->rate, judged->stiffness, length);
-    if (method->number == LONG) pace->stiff = count_stiff(pace->stiff, pace->rate * length, accepted);
+    pace->rate = fastest_rate(pace->rate, judged, length);
+    if (method->number == LONG)
+        pace->stiff = count_stiff(pace->stiff, largest(judged->stiffness, pace->rate * length), accepted);
     pace->evaluations += (accepted ? method->stages : method->core) - 1;
     if (!accepted) {
         *planned = smallest(wanted, calm_step(pace->rate, method));

@@ -25,8 +25,8 @@ from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._merging import Merged
 from biasfree.native import address, structure
 
-_OWN = structure("Own", "p root size faded unkept lost doubt d most decay began seen")
-_ROUNDS = 4e-15  # as in C: what some hundred steps do to a row
+_OWN = structure("Own", "p root size faded unkept lost doubt d most decay made began seen")
+_ROUNDS = 5e-16  # as in C: what steps do to a row
 _BEARS = 10.0  # times rtol, what a row may lose before its neurons go by themselves
 _SAME = 1e-6  # relative difference between the balances of neurons that are one
 
@@ -35,10 +35,10 @@ class Own(NamedTuple):
     """What is known of the active rows.
 
     Attributes:
-        root: ±√|‖w‖² − ‖v‖²| at the run's start, scaled as the row is; NaN where it is not known.
+        root: ±√|‖w‖² − ‖v‖²| when the rows were made.
         size: the row's largest entry when it was last seen.
         faded: how much larger it has been; weight decay is taken out.
-        unkept: how much of that it faded while its balance was not known.
+        unkept: how much of that it faded while it stood for several neurons; 0 where its balance is theirs.
         lost: by which part of itself rounding may have changed it thereby, as long as its neurons are one.
         doubt: and otherwise.
         c: the same for C.
@@ -60,12 +60,13 @@ class Own(NamedTuple):
     def copy(self) -> "Own":
         """Another one."""
         c: Any = self.c
-        return Own.of([array.copy() for array in self[:-1]], _Numbers(c.most, c.decay, c.began, c.seen))
+        return Own.of([array.copy() for array in self[:-1]], _Numbers(c.most, c.decay, c.made, c.began, c.seen))
 
 
 class _Numbers(NamedTuple):
     most: float  # of ``unkept``
     decay: float
+    made: float  # times since the run's start
     began: float
     seen: float
 
@@ -83,7 +84,7 @@ class Balance:
         self._began, self._decay = plan.start, plan.weight_decay
         self._root, self._most = _root(first, second.T), math.sqrt(_BEARS * plan.rtol / _ROUNDS)
         self._unknown = plan.weight_decay > 0 and plan.clock == "loss"  # how fast it fades there
-        self._neurons = np.array([[1.0], [1.0], [0.0], [0.0]]).repeat(len(first), axis=1)  # as of rows
+        self._neurons = np.array([[1.0], [0.0], [0.0], [0.0]]).repeat(len(first), axis=1)  # as of rows
         self._groups: Merged | None = None
         self._own: Own | None = None
         self.lost = 0.0
@@ -134,26 +135,29 @@ class Balance:
 
     def _regrouped(self, now: Carried, time: float) -> Own:
         """Of rows that are others than before."""
+        elapsed = time - self._began
         if self._groups is not None and self._own is not None:
             self._neurons = np.stack(self._own[2:-1])[:, self._groups.row_of]
         self._groups = now.groups
-        known, root = np.zeros((4, now.active)), np.full(now.active, np.nan)
-        for of_rows, of_neurons in zip(known, self._neurons, strict=True):
+        z, faded, unkept, lost, doubt = now.z[: now.active], *np.zeros((4, now.active))
+        for of_rows, of_neurons in zip((faded, unkept, lost, doubt), self._neurons, strict=True):
             np.maximum.at(of_rows, now.groups.row_of, of_neurons)
+        unkept = np.maximum(unkept, 1.0)
+        root = _root(z[:, : now.dim], z[:, now.dim :])
         rows, neurons = now.groups.alone
-        root[rows] = self._root[neurons]
+        fade = math.exp(-self._decay * elapsed)
+        root[rows], unkept[rows] = fade * self._root[neurons], 0.0
         for row, group in now.groups.parallel:
             own = self._root[group.members] / group.parts[:, 0]
             if np.ptp(own) <= _SAME * np.abs(own).max():
-                root[row] = own[0]
+                root[row], unkept[row] = fade * own[0], 0.0
         # What rounding has made of the growing part of neurons that were one is mended, but for its square.
-        lost, doubt = known[2:]
-        mended = ~np.isnan(root)
+        mended = unkept == 0
         doubt[mended] = np.maximum(doubt, lost**2)[mended]
         lost[mended] = 0.0
-        elapsed = time - self._began
-        size = np.abs(now.z[: now.active]).max(axis=1, initial=0.0)
-        return Own.of([root, size, *known], _Numbers(self._most, self._decay, elapsed, elapsed))
+        size = np.abs(z).max(axis=1, initial=0.0)
+        numbers = _Numbers(self._most, self._decay, elapsed, elapsed, elapsed)
+        return Own.of([root, size, faded, unkept, lost, doubt], numbers)
 
 
 def _root(first: Float[np.ndarray, "width dim"], second: Float[np.ndarray, "width outputs"]) -> np.ndarray:
