@@ -1,6 +1,7 @@
 """What the exact flow finds along a step and decides there, each against a direct computation."""
 
 import math
+from ctypes import byref, c_int64
 from math import comb
 
 import numpy as np
@@ -18,8 +19,9 @@ from biasfree.dynamics.exact._events import Arc, happenings, scanned, search
 from biasfree.dynamics.exact._field import pulls_of, velocity
 from biasfree.dynamics.exact._kernels import NEAR, scan
 from biasfree.dynamics.exact._methods import basis
-from biasfree.dynamics.exact._sliding import nobody_slides, written
+from biasfree.dynamics.exact._sliding import decide, nobody_slides, written
 from biasfree.lines import lines
+from biasfree.native import library
 from biasfree.switching import Settled, from_zero, settle
 from tests.exact_reference import reference_flow
 
@@ -452,3 +454,36 @@ class TestPullsThatCancel:
         )  # fmt: skip
         np.testing.assert_allclose(run.weights[0][-1], reference.first[-1], atol=1e-6)
         np.testing.assert_allclose(run.weights[1][-1][0], reference.second[-1], atol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_what_c_decides_at_zero_is_the_rule(outputs: int) -> None:
+    plain = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        inputs = rng.normal(size=(int(rng.integers(2, 6)), 2))
+        inputs = np.concatenate([inputs, -rng.uniform(0.1, 2) * inputs[: rng.integers(0, 3)]])
+        dataset = bf.Dataset(inputs, rng.normal(size=(len(inputs), outputs)))
+        grouped = lines(dataset.inputs)
+        data = by_line(grouped, dataset, float(rng.choice([0.0, 0.3])), "square", "time", 0.0)
+        z, held = rng.normal(size=(4, 2 + outputs)), int(rng.integers(len(grouped)))
+        z[1, :2] = 0.0
+        sliding = np.arange(len(grouped)) == held
+        pattern = nobody_slides(rng.choice([-1.0, 1.0], size=(3, len(grouped))), np.array([0, 1, 2, 1]), 2)
+        pattern = written(pattern, data, 1, pattern.side[1], sliding)
+        after = z.copy()
+        decided = decide(after, pattern, data, 1, np.array([held - 1]))
+        desk = Desk.room(4, 2 + outputs, 3, *data.transposed.shape)
+        desk.rows[0] = z
+        own = Pattern(*(part.copy() for part in pattern))
+        if not library().biasfree_leave_zero(byref(data.c), byref(own.c), byref(desk.c), c_int64(1)):
+            np.testing.assert_array_equal(own.side, pattern.side)
+            continue
+        plain += 1
+        np.testing.assert_array_equal(desk.rows[0], after)
+        np.testing.assert_allclose(own.side, decided.pattern.side, atol=1e-12)
+        np.testing.assert_array_equal(own.span, decided.pattern.span)
+        np.testing.assert_array_equal(own.slides[: own.c.count], decided.pattern.slides)
+        np.testing.assert_array_equal(own.dual[: own.c.count], decided.pattern.dual)
+        np.testing.assert_array_equal(own.basis[1, : own.span[1]], decided.pattern.basis[1, : own.span[1]])
+    assert plain > 100

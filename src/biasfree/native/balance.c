@@ -62,6 +62,15 @@ int has_faded(const Own *own, const Pattern *pattern) {
     return 0;
 }
 
-PUBLIC void biasfree_keep_balance(Own *own, const Data *data, const Pattern *pattern, double *rows) {
+/* The same where a piece ends; the largest part that may be lost of a row, in units of the largest one. */
+PUBLIC double biasfree_keep_balance(Own *own, const Data *data, const Pattern *pattern, double *rows) {
+    const int64_t columns = data->dim + data->outputs;
+    double most = 0.0, lost = 0.0;
     keep_balance(own, 0.0, data, pattern, 0, 0, rows);
+    for (int64_t i = 0; i < pattern->active * columns; i++) most = largest(most, fabs(rows[i]));
+    for (int64_t i = 0; most > 0.0 && i < pattern->active * columns; i++) {
+        const int64_t h = i / columns;
+        lost = largest(lost, largest(own->lost[h], own->doubt[h]) * (fabs(rows[i]) / most));
+    }
+    return lost;
 }

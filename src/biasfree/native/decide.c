@@ -5,7 +5,6 @@
 
 #include "travel.h"
 
-#define AT_A_BOUND 1e-11 /* of an interval's end, what rounding makes of it */
 #define BRIEF 0.05      /* of the time in which a row moves by its own size, what a group may take to cross as one */
 
 double dot(const double *one, const double *other, int64_t count) {
@@ -72,7 +71,7 @@ Met pulled_across(const Room *room, const double *z, int64_t h, int64_t line) {
     return met;
 }
 
-static void begin_slide(Pattern *pattern, const Data *data, int64_t h, int64_t line) {
+void begin_slide(Pattern *pattern, const Data *data, int64_t h, int64_t line) {
     double *basis = pattern->basis + h * pattern->room * data->dim, *dual = pattern->dual + pattern->count * data->dim;
     for (int64_t j = 0; j < data->dim; j++) basis[j] = dual[j] = data->transposed[j * data->lines + line];
     pattern->slides[2 * pattern->count] = h;
@@ -82,7 +81,7 @@ static void begin_slide(Pattern *pattern, const Data *data, int64_t h, int64_t l
     pattern->side[h * data->lines + line] = 0.0;
 }
 
-static void end_slide(Pattern *pattern, const Data *data, int64_t which, double side) {
+void end_slide(Pattern *pattern, const Data *data, int64_t which, double side) {
     const int64_t h = pattern->slides[2 * which], line = pattern->slides[2 * which + 1];
     const size_t after = (size_t)(pattern->count - which - 1);
     memmove(pattern->slides + 2 * which, pattern->slides + 2 * (which + 1), 2 * sizeof(int64_t) * after);
@@ -93,11 +92,13 @@ static void end_slide(Pattern *pattern, const Data *data, int64_t which, double 
     pattern->side[h * data->lines + line] = side;
 }
 
-/* Filippov's ς on a single line that attracts. */
-static double least_pull(const Met *met) {
-    const double value = -met->rest / met->strength;
+/* A ς of an attracting line as it may be: bounds are met exactly. */
+double within_bounds(double value) {
     return fabs(value) >= 1.0 - AT_A_BOUND ? (value > 0.0 ? 1.0 : -1.0) : value;
 }
+
+/* Filippov's ς on a single line that attracts. */
+static double least_pull(const Met *met) { return within_bounds(-met->rest / met->strength); }
 
 /* Take the passive rows of row h through an event: neighbours meet the line at other times, by (d·δ)/(d·ẇ), and what the
    velocity changes by there, `change` along d, is added for that long. */

@@ -109,12 +109,16 @@ static int64_t crossings(const double *curve, double blur, const Data *data, con
     for (int64_t h = 0; h < pattern->active; h++) {
         const double radius = desk->radius[h];
         double extent = 0.0, reach = 0.0;
-        for (int n = 0; n < NODES; n++)
-            for (int64_t j = 0; j < columns; j++) {
-                const double value = curve[n * size + h * columns + j];
-                extent = largest(extent, fabs(value)); /* v's too: where w vanishes, rounding does not */
-                if (j < dim) reach = largest(reach, fabs(value - curve[h * columns + j]));
+        for (int64_t j = 0; j < columns; j++) { /* column by column: processors look for several maxima at once */
+            const double *entry = curve + h * columns + j;
+            double most = fabs(entry[0]), farthest = 0.0;
+            for (int n = 1; n < NODES; n++) {
+                most = largest(most, fabs(entry[n * size]));
+                farthest = largest(farthest, fabs(entry[n * size] - entry[0]));
             }
+            extent = largest(extent, most); /* v's too: where w vanishes, rounding does not */
+            if (j < dim) reach = largest(reach, farthest);
+        }
         if (extent < NOTHING) continue;
         const double depth = blur * extent;
         reach = 1.01 * sqrt((double)dim) * reach - depth + radius;

@@ -35,6 +35,12 @@ FOUR_AT_A_TIME void add_up(const double *weights, int64_t count, const double *s
         }
         for (int i = 0; i < 4; i++) ((Four *)(total + first))[i] = sums[i];
     }
+    for (; first + 4 <= size; first += 4) {
+        Four sum = none;
+        for (int64_t n = 0; n < count; n++)
+            if (weights[n] != 0.0) sum += weights[n] * *(const Four *)(stages + n * size + first);
+        *(Four *)(total + first) = sum;
+    }
     for (int64_t i = first; i < size; i++) {
         double sum = 0.0;
         for (int64_t n = 0; n < count; n++)

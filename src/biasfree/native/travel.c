@@ -1,11 +1,11 @@
 /* Steps from event to event, where a network is so small that a step of all rows costs next to nothing.
 
    A step in which something happens is cut at its first event that is felt; what follows is decided here where it is
-   plain: a row meets one line while it slides on none, or ends the one slide it is on. Where a row gets to w = 0 Python
-   decides what follows. Everything else (several lines at once, v that vanishes, a group that must be parted, a loss
-   level) is left to Python altogether: the step is not taken. The
-   rules are those of biasfree/dynamics/exact: _sliding.py, _alone.py (what is felt), _carried.py (groups), _events.py
-   (what is real), and of biasfree/switching/_filippov.py. */
+   plain: a row meets one line while it slides on none, or ends the one slide it is on, or comes to w = 0 in the plane
+   (zero.c). Elsewhere Python decides what a row does at w = 0. Everything else (several lines at once, v that vanishes, a
+   group that must be parted, a loss level) is left to Python altogether: the step is not taken. The rules are those of
+   biasfree/dynamics/exact: _sliding.py, _alone.py (what is felt), _carried.py (groups), _events.py (what is real), and of
+   biasfree/switching/_filippov.py. */
 
 #include "travel.h"
 
@@ -80,13 +80,34 @@ static int judge(Course *course, const Method *method, double length, const Judg
     return 1;
 }
 
+/* An event has ended a step: the velocity must be found afresh. */
+static int met_event(Course *course) {
+    biasfree_pace_met_event(&course->pace, course->time - course->last_event);
+    course->last_event = course->time;
+    return 1;
+}
+
+/* A row is at w = 0: what it does there, whether that is plain; else the course ends. */
+static int reach_zero(const Room *room, Course *course, const Event *event) {
+    const int64_t lines = room->data->lines;
+    if (!leave_zero(room, event->row)) {
+        course->why = AT_ZERO;
+        course->row = event->row;
+        course->line = event->line;
+        return 0;
+    }
+    for (int64_t line = 0; line < lines; line++)
+        if (room->pattern->side[event->row * lines + line] != 0.0)
+            noted(room, course, course->time, event->row, line, BRANCHED);
+    return 1;
+}
+
 /* Go on to the end of step n, or to the event in it; whether the velocity there must be found afresh. */
 static int arrive(Course *course, const Method *method, double length, const Event *event, int64_t crossings,
                   const Room *room) {
     const int64_t n = course->taken, size = room->pattern->rows * (room->data->dim + room->data->outputs);
     const int64_t before = course->events;
     const double part = event->x <= 1.0 ? event->x : 1.0, begin = course->time;
-    Pace *pace = &course->pace;
     course->energy = cut(n, part, room);
     course->time += part * length;
     room->record->parts[n] = part;
@@ -96,22 +117,15 @@ static int arrive(Course *course, const Method *method, double length, const Eve
     if (event->x > 1.0) {
         memcpy(room->trial->stages, room->trial->stages + (method->core - 1) * size, sizeof(double) * (size_t)size);
         room->trial->powers[0] = room->trial->powers[method->core - 1];
-        biasfree_pace_free(pace, length);
+        biasfree_pace_free(&course->pace, length);
         return course->events > before;
     }
-    if (event->plain == TO_ZERO) {
-        course->why = AT_ZERO;
-        course->row = event->row;
-        course->line = event->line;
-        return 0;
-    }
+    if (event->plain == TO_ZERO) return reach_zero(room, course, event) ? met_event(course) : 0;
     const int64_t row = event->line < 0 ? room->pattern->slides[2 * event->row] : event->row;
     const int64_t line = event->line < 0 ? room->pattern->slides[2 * event->row + 1] : event->line;
     const int64_t kind = event->line < 0 ? leave(room, event->row, 0.0) : meet(room, row, line, 0.0);
     if (kind != STAYED) noted(room, course, course->time, row, line, kind);
-    biasfree_pace_met_event(pace, course->time - course->last_event);
-    course->last_event = course->time;
-    return 1;
+    return met_event(course);
 }
 
 static int is_slow(const Course *course, const Room *room, int64_t size) {
@@ -171,7 +185,7 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
                                        course->level, desk, sought);
         Event event = {2.0, -1, -1, 1};
         if (crossings >= 0) event = first_event(&room, course, course->taken, length, crossings, &allowed);
-        if (crossings == sought->room || course->events + sought->room >= record->room || !event.plain || flood > FLOOD) {
+        if (crossings == sought->room || course->events + sought->room + data->lines >= record->room || !event.plain || flood > FLOOD) {
             memcpy(start, z, sizeof(double) * (size_t)size);
             *course = before;
             course->why = ELSE;

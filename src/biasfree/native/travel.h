@@ -6,10 +6,11 @@
 #include "engine.h"
 #include "pace.h"
 
+#define AT_A_BOUND 1e-11 /* of an interval's end, what rounding makes of it */
 #define UNFELT 0.01 /* part of its tolerance that crossings may move a row by in a step and not be felt */
 
-enum { TO_ZERO = 2 }; /* a row gets to w = 0, where all lines meet: others decide what follows */
-enum { CROSSED = 0, SLIDES = 1, LEFT = 2, STAYED = 3 }; /* what a row does at an event */
+enum { TO_ZERO = 2 }; /* a row gets to w = 0, where all lines meet: others may have to decide what follows */
+enum { CROSSED = 0, SLIDES = 1, LEFT = 2, BRANCHED = 3, STAYED = 4 }; /* what a row does at an event */
 
 typedef struct {
     double began, left, level, slack; /* when it begins, time until the end, ln L that ends it, error of a curve */
@@ -62,6 +63,12 @@ void pull_of(const Room *room, const double *z, int64_t h, double *moving);
 Met pulled_across(const Room *room, const double *z, int64_t h, int64_t line);
 int64_t meet(const Room *room, int64_t h, int64_t line, double time);
 int64_t leave(const Room *room, int64_t which, double time);
+double within_bounds(double value);
+void begin_slide(Pattern *pattern, const Data *data, int64_t h, int64_t line);
+void end_slide(Pattern *pattern, const Data *data, int64_t which, double side);
+
+/* zero.c */
+int leave_zero(const Room *room, int64_t h);
 
 /* happen.c */
 double cut(int64_t n, double x, const Room *room);

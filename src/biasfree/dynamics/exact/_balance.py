@@ -113,18 +113,14 @@ class Balance:
     def keep(self, now: Carried, time: float) -> None:
         """Put rows back on their balance, where a piece ends."""
         own = self.of(now, time)
-        if own is None:
-            return
-        self._keep(own, now, time, now.z)
-        size = np.abs(now.z[: now.active]).max(axis=1)
-        largest = size.max()
-        if largest > 0:
-            self.lost = max(self.lost, float((np.maximum(own.lost, own.doubt) * (size / largest)).max()))
+        if own is not None:
+            self.lost = max(self.lost, self._keep(own, now, time, now.z))
 
-    def _keep(self, own: Own, now: Carried, time: float, z: np.ndarray) -> None:
+    def _keep(self, own: Own, now: Carried, time: float, z: np.ndarray) -> float:
+        """Put rows back; the largest part that may be lost of one, in units of the largest row."""
         c: Any = own.c
         c.began = time - self._began
-        engine().biasfree_keep_balance(byref(own.c), byref(now.data.c), byref(now.pattern.c), address(z))
+        return engine().biasfree_keep_balance(byref(own.c), byref(now.data.c), byref(now.pattern.c), address(z))
 
     def part(self, now: Carried) -> bool:
         """Let neurons go by themselves whose row has faded too far; whether there are any."""

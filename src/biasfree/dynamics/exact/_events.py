@@ -96,8 +96,12 @@ def search(
     """The first event of a step; ``radius`` is that of merged neurons about their row, ``slack`` the arcs' error."""
     beyond, near = 0.0, [_NOBODY]
     radius = np.zeros(len(pattern.side)) if radius is None else radius
+    rests = (pattern.span == data.directions.shape[1]).any()
     for arc in arcs:
         count, sought = scanned(arc.curve, data, pattern, level, radius, slack)
+        if not count and not rests and sought.ended.min() > 1.0:
+            beyond = max(beyond, float(sought.beyond.max(initial=0.0)))
+            continue
         near.append(sought.met[:count, :2].astype(np.int64))
         events = happenings(arc.curve, count, sought, data, pattern)
         beyond = max(beyond, farthest(sought, events[0].time if events else 2.0))
@@ -125,7 +129,9 @@ def scanned(
     while True:
         desk, sought = room_for(curve.shape, data, pattern, room)
         desk.radius[:] = radius
-        count = max(0, scan(curve, 0.0, 0.0, BLUR, data, pattern, level, desk, sought))
+        count = scan(curve, 0.0, 0.0, BLUR, data, pattern, level, desk, sought)
+        if count < 0:
+            return 0, sought
         if count < room:
             return real(curve, 1.0, count, data, pattern, desk, sought, slack), sought
         room *= 8  # there may be more than there is room for

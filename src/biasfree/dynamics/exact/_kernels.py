@@ -40,7 +40,7 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_march.argtypes, loaded.biasfree_march.restype = [pointer] * 13, None
     loaded.biasfree_alone.argtypes, loaded.biasfree_alone.restype = [pointer] * 12, None
     loaded.biasfree_travel.argtypes, loaded.biasfree_travel.restype = [pointer] * 12, None
-    loaded.biasfree_keep_balance.argtypes, loaded.biasfree_keep_balance.restype = [pointer] * 4, None
+    loaded.biasfree_keep_balance.argtypes, loaded.biasfree_keep_balance.restype = [pointer] * 4, number
     loaded.biasfree_pace_method.argtypes, loaded.biasfree_pace_method.restype = [pointer] * 2, whole
     loaded.biasfree_pace_step.argtypes, loaded.biasfree_pace_step.restype = [pointer, whole], number
     loaded.biasfree_pace_longest.argtypes, loaded.biasfree_pace_longest.restype = [pointer, whole], number

@@ -178,9 +178,8 @@ class Merged:
     @functools.cached_property
     def row_of(self) -> Int[np.ndarray, "width"]:
         """The active row of each neuron; 0 for those that are zero."""
-        rows = np.zeros(self.width, dtype=int)
-        for row, group in enumerate(self.groups):
-            rows[group.members] = row
+        rows, count = np.zeros(self.width, dtype=int), [len(group.members) for group in self.groups]
+        rows[np.concatenate([_NO, *(group.members for group in self.groups)])] = np.repeat(np.arange(len(count)), count)
         return rows
 
     def apart(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "2 passive"]:
@@ -189,18 +188,20 @@ class Merged:
         First of members but for some, riders; then of all, infinite where one has no part in the leading row.
         """
         if without.size != self._apart.get("without", -1):  # riders only ever leave
-            self._apart.update(without=without.size, both=np.stack([self._spread(without), self._spread(_NO)]))
+            every = self._spread(_NO)
+            both = np.stack([self._spread(without) if without.size else every, every])
+            self._apart.update(without=without.size, both=both)
         return self._apart["both"]
 
     def _spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
         spreads = [np.zeros(0)]
-        for group in self.groups:
-            parts = group.parts
-            if self.linear or parts.shape[1] == 1:
-                continue
-            if without.size:
-                parts = parts[~np.isin(group.members, without)]
-            with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore"):
+            for group in self.groups:
+                parts = group.parts
+                if self.linear or parts.shape[1] == 1:
+                    continue
+                if without.size:
+                    parts = parts[~np.isin(group.members, without)]
                 spreads.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
         return np.concatenate(spreads)
 

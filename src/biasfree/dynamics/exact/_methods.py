@@ -37,8 +37,7 @@ def basis(x: Float[np.ndarray, "..."] | float) -> Float[np.ndarray, "... 8"]:
             power *= x
         return _BINOMIALS * weights
     x = np.asarray(x, dtype=float)[..., None]
-    powers = np.arange(DEGREE + 1)
-    return _BINOMIALS * x**powers * (1 - x) ** (DEGREE - powers)
+    return _BINOMIALS * x**_POWERS * (1 - x) ** _POWERS[::-1]
 
 
 def on_curve(weights: Float[np.ndarray, "*n 8"], curve: Float[np.ndarray, "8 *shape"]) -> np.ndarray:
@@ -46,6 +45,7 @@ def on_curve(weights: Float[np.ndarray, "*n 8"], curve: Float[np.ndarray, "8 *sh
     return (weights @ curve.reshape(len(curve), -1)).reshape(*weights.shape[:-1], *curve.shape[1:])
 
 
+_POWERS = np.arange(DEGREE + 1)
 _BINOMIALS = np.array([comb(DEGREE, k) for k in range(DEGREE + 1)], dtype=float)
 AT_NODES = basis(NODES)  # coefficients → values at the nodes
 FROM_NODES = np.linalg.inv(AT_NODES)  # and back

@@ -7,8 +7,8 @@ are folded (``_cells``), so that J is small.
 
 import functools
 import math
-from ctypes import Structure, byref
-from typing import NamedTuple
+from ctypes import byref
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -183,10 +183,11 @@ class Modes:
         """Modes by entry of the folded rows, and entries by mode, as C reads them."""
         return np.ascontiguousarray(self._modes), np.ascontiguousarray(self._modes.T)
 
-    def _in_c(self, tolerances: Float[np.ndarray, "entries"]) -> Structure:
-        modes = self._entries
-        arrays = (*modes, self.by_mode, tolerances, self.rates, self.force, self._start)
-        return _MODES(*map(address, arrays), self._noise, len(self.rates), len(self._modes), tolerances.size)
+    @functools.cached_property
+    def _c(self) -> Any:
+        """For C, with nothing to judge by."""
+        arrays = (*self._entries, self.by_mode, _NONE, self.rates, self.force, self._start)
+        return _MODES(*map(address, arrays), self._noise, len(self.rates), len(self._modes), 0)
 
     def places(
         self, times: Float[np.ndarray, "n"], length: float, bend: Float[np.ndarray, "7 modes"]
@@ -195,7 +196,7 @@ class Modes:
         count, found = len(self.rates), np.empty((len(times), len(self.rates)))
         weights = np.empty(len(NODES) * count)
         engine().biasfree_places(
-            len(times), address(times), length, byref(self._in_c(_NONE)), address(bend), address(weights),
+            len(times), address(times), length, byref(self._c), address(bend), address(weights),
             address(found),
         )  # fmt: skip
         return found
@@ -206,7 +207,7 @@ class Modes:
         room = np.empty(len(self._modes)), np.empty(self._start.shape)
         self.evaluations += len(places)
         engine().biasfree_bend(
-            len(places), address(places), byref(self._in_c(_NONE)), byref(self.data.c), byref(self._pattern.c),
+            len(places), address(places), byref(self._c), byref(self.data.c), byref(self._pattern.c),
             byref(self.frame.desk.c), address(found), *map(address, room),
         )  # fmt: skip
         return found
@@ -228,7 +229,8 @@ class Modes:
         sizes = points * count, points * len(NODES) * count, points * count, count, entries, each.size, self._start.size
         _room, begins = room(*sizes)
         solved = _SOLVED(address(bend), *begins, math.inf, math.inf, 0)
-        modes = self._in_c(each)
+        modes = self._c
+        modes.tolerances, modes.seen = address(each), each.size
         engine().biasfree_collocate(
             length, byref(modes), byref(_ITERATION), byref(self.data.c), byref(self._pattern.c),
             byref(self.frame.desk.c), byref(solved),
