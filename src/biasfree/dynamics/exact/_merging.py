@@ -158,8 +158,8 @@ class Merged:
         if len(row):
             neurons[..., neuron, :] = np.add.reduceat(part * rows[..., row, :], begin, axis=-2)
         for own, group in self._large:
-            for begin in range(0, len(group.members), _AT_ONCE):
-                some = slice(begin, begin + _AT_ONCE)
+            for first in range(0, len(group.members), _AT_ONCE):
+                some = slice(first, first + _AT_ONCE)
                 neurons[..., group.members[some], :] = group.parts[some] @ rows[..., own, :]
         return neurons
 
