@@ -139,6 +139,8 @@ def test_classes_and_several_columns(run, tmp_path) -> None:
         (["--until", "-1"], "until must be"),
         (["--learning-rate", "0"], "learning-rate must be"),
         (["--learning-rate", "0.1", "--clock", "loss"], "belong to the flow"),
+        (["--learning-rate", "0.1", "--max-steps", "10"], "--max-steps belongs to the flow"),
+        (["--max-steps", "0"], "max_steps must be"),
         (["--learning-rate", "5"], "steps must be"),
         (["--seed", "-1"], "seed must be"),
         (["--method", "euler"], "unknown method 'euler'"),
@@ -171,6 +173,20 @@ def test_bad_usage(run, arguments) -> None:
     code, _, err = run(*arguments)
     assert code == 2
     assert "Traceback" not in err
+
+
+def test_a_limit_on_steps_ends_a_run_and_a_higher_one_takes_it_on(run, tmp_path) -> None:
+    arguments = (*QUICK, "--method", "dopri5", "--slope", "1", "--json")
+    code, out, _ = run(*arguments, "--max-steps", "5", "--out", "run.nc")
+    cut = json.loads(out)
+    assert code == 1
+    assert cut["status"] == "step limit"
+    assert "after 5 steps" in cut["message"]
+    assert 0 < bf.Trajectory.load(tmp_path / "run.nc").times[-1] < 2
+    code, out, _ = run(*arguments, "--max-steps", "100000")
+    assert code == 0
+    assert json.loads(out)["settings"]["max_steps"] == 100000
+    assert "--max-steps" in run("simulate", "--help")[1]
 
 
 def test_a_run_cut_short_still_writes_and_exits_1(run, tmp_path) -> None:

@@ -17,7 +17,7 @@ from scipy.linalg import expm
 import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics import _field
-from biasfree.dynamics.exact import _alone, _carried, _dop853, _events, _follow, _kernels, _rest, _sliding
+from biasfree.dynamics.exact import _alone, _carried, _dop853, _events, _follow, _kernels, _merging, _rest, _sliding
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
@@ -610,6 +610,34 @@ class TestMerging:
         assert len(found) == 1
         assert left.tolist() == [5]
 
+    def test_groups_of_many_blocks(self, monkeypatch) -> None:
+        """Neurons are worked on some at a time; in how many parts changes nothing."""
+        keys, leaving = (np.arange(2000) % 3).astype(float), np.array([0, 4, 1999])
+
+        def all_of_it() -> tuple[Any, ...]:
+            members = alike(self.neurons, np.arange(2000), keys, 1e-3)
+            merged = of_members(self.neurons, members)
+            return members, merged.restored(merged.rows), merged.apart(leaving)
+
+        whole = all_of_it()
+        monkeypatch.setattr(_merging, "_AT_ONCE", 37)
+        parts = all_of_it()
+        assert [sorted(members) for members in parts[0]] == [np.flatnonzero(keys == k).tolist() for k in range(3)]
+        for one, other in zip(whole[0], parts[0], strict=True):
+            np.testing.assert_array_equal(one, other)
+        for one, other in zip(whole[1:], parts[1:], strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
+
+    def test_spreads_with_and_without_riders(self) -> None:
+        """The one with riders does not stand in the way of the other, and both are the plain maximum."""
+        merged = of_members(self.neurons, [np.arange(2000)])
+        parts, leaving = merged.groups[0].parts, np.argsort(np.abs(merged.groups[0].parts[:, 1]))[-20:]
+        plain = np.abs(parts[:, 1:] / parts[:, :1])
+        stays = np.setdiff1d(np.arange(2000), leaving)
+        for _ in range(2):
+            np.testing.assert_array_equal(merged.apart(leaving), [plain[stays].max(axis=0), plain.max(axis=0)])
+        assert (np.diff(merged.apart(leaving), axis=0) > 0).any()
+
     def test_one_neuron_stands_for_its_group(self) -> None:
         """A row moves as its members do, each in proportion; several outputs too."""
         data, pattern, z = problem(outputs=3, slides=False)
@@ -624,6 +652,28 @@ class TestMerging:
         side = np.where(rows[:, :3] @ data.transposed < 0, -1.0, 1.0)
         together = velocity(rows, pulls_of(rows, data, side), nobody_slides(side, np.arange(3), 3))
         np.testing.assert_allclose(merged.restored(together), alone, atol=1e-13)
+
+
+def test_a_neuron_that_one_sample_of_many_sees_moves() -> None:
+    """Few samples are asked first: whom these do not see is held against all; whom none sees stays where it is."""
+    rng = np.random.default_rng(0)
+    inputs = np.column_stack([rng.uniform(0.5, 1, size=200), rng.uniform(-0.01, 0.01, size=200)])
+    inputs[101] = [-1.0, 0.1]
+    data = bf.Dataset(inputs, np.where(np.arange(200) == 101, 5.0, 1.0))
+    first = np.array([[-0.3, 0.1], [0.2, 0.1]])
+    assert (first @ inputs.T > 0).sum(axis=1).tolist() == [1, 199]
+    unseen = np.array([[-0.1, -2.0]])
+    assert (unseen @ inputs.T < 0).all()
+    start = Network([np.concatenate([first, unseen]), 0.3 * np.ones((1, 3))], 0.0)
+    exact = bf.gradient_flow(start, data, until=3, method="exact")
+    steps = bf.gradient_flow(start, data, until=3, method="dopri8", rtol=1e-9)
+    assert exact.status.complete
+    assert steps.status.complete
+    for one, other in zip(exact.final.weights, steps.final.weights, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    moved = np.abs(np.asarray(exact.final.weights[0]) - np.asarray(start.weights[0])).max(axis=1)
+    assert moved[0] > 0.01
+    assert moved[2] == 0
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])

@@ -1,6 +1,7 @@
 """The loop and its recorder, with an integrator of which everything is known."""
 
 import contextlib
+import dataclasses
 import gc
 import math
 import time
@@ -114,18 +115,43 @@ def test_interruption_in_the_first_piece_keeps_the_start(points) -> None:
     assert saved(later)[-1] == pytest.approx(0.9)
 
 
-def test_interruption_in_the_first_piece_of_a_flow(monkeypatch) -> None:
+@pytest.mark.parametrize("when", ["start", "advance"])
+def test_interruption_in_the_first_piece_of_a_flow(monkeypatch, when) -> None:
+    """At the first velocities, which are computed before the loop, or at the first steps."""
     from biasfree.dynamics import _stepper
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_stepper.Stepper, "advance", interrupt)
+    monkeypatch.setattr(_stepper.Stepper, when, interrupt)
     start = Network.init([2, 5, 1], 0.0, 0.1, 0)
     flow = bf.gradient_flow(start, datasets.xor(), until=3.0, method="bosh3", save=[1.0, 3.0])
     assert flow.status.name == "interrupted"
     assert flow.times.tolist() == [0.0]
     np.testing.assert_array_equal(flow.final.weights[0], start.weights[0])
+
+
+def test_interruption_before_adaptive_steps_go_on_keeps_what_the_exact_flow_did(monkeypatch) -> None:
+    from biasfree.dynamics import _stepper
+    from biasfree.dynamics.exact import Exact
+
+    advance = Exact.advance
+
+    def stuck_after_a_while(self, budget):
+        piece = advance(self, budget)
+        ended = _status.Status("stuck", "no way on.") if piece.end > 1 else piece.ended
+        return dataclasses.replace(piece, ended=ended)
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Exact, "advance", stuck_after_a_while)
+    monkeypatch.setattr(_stepper.Stepper, "start", interrupt)
+    flow = bf.gradient_flow(Network.init([2, 5, 1], 0.0, 0.1, 0), datasets.xor(), until=30.0)
+    assert flow.status.name == "interrupted"
+    assert 1 < flow.times[-1] < 30
+    assert flow.events is not None
+    assert flow.counts.accepted > 0
 
 
 def test_stretches_of_the_same_kind_are_one() -> None:

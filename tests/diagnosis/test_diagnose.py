@@ -292,3 +292,62 @@ def test_six_points_leave_when_predicted(seed) -> None:
     else:
         assert told.verdict == "linear until"
         assert told.departure_time == pytest.approx(run.times[-1], rel=0.1)
+
+
+def bent_course(bends: list[float]) -> _course.Course:
+    """On x = ±1 with y = x: f(x) = x + b|x| at t = 1, 2, …, whose bend is b; it escapes between t = 1 and 2."""
+    networks = [bf.Network([[[1.0], [-1.0]], [[1 + b, -1 + b]]], 0.0) for b in (0.0, *bends)]
+    times = np.arange(1.0, len(networks) + 1)
+    return _course.Course(times, np.where(times > 1, 0.05, 0.5), networks)
+
+
+def read_bends(bends: list[float]) -> _course.Bend:
+    data = bf.Dataset([[1.0], [-1.0]], [1.0, -1.0])
+    return _course.read_course(bent_course(bends), data, _course.Levels(0.5, 0.0)).on_samples
+
+
+def test_a_verdict_says_from_when_on_it_does_not_depend_on_where_one_stops() -> None:
+    """Bent, straight for a while, and bent again: whoever stops in between reads "linear"."""
+    returning = [0.3, 0.3, 0.3, 0.05, 0.05, 0.05, 0.3, 0.3]
+    assert read_bends(returning).verdict == "several linear networks"
+    assert read_bends(returning[:6]).verdict == "linear"
+    assert read_bends(returning).decided_time == 8.0  # t = 1, and one more for each bend
+    for stop in range(3, len(returning) + 1):
+        same = read_bends(returning[:stop]).verdict == "several linear networks"
+        assert same or stop + 1 < read_bends(returning).decided_time
+    assert read_bends([0.3, 0.3, 0.3, 0.3]).decided_time <= 4.0
+    assert read_bends([0.01, 0.01, 0.01, 0.01, 0.3, 0.3]).decided_time == 6.0  # the departure
+
+
+def test_a_bend_that_goes_away_is_not_given_the_thresholds_number() -> None:
+    settled = read_bends([0.3, 0.3, 0.2, 0.0999, 0.06, 0.04])
+    assert (settled.verdict, settled.settled_time, settled.otherwise) == ("linear", 5.0, None)
+    assert settled.nonlinearity == settled.last == pytest.approx(0.04, rel=0.01)
+    assert settled.passing == pytest.approx(0.3, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("bends", "verdict", "otherwise"),
+    [
+        ([0.097] * 6, "linear", "nonlinear"),
+        ([0.3, 0.2, 0.15, 0.097], "linear", "nonlinear"),
+        ([0.105] * 6, "several linear networks", "linear"),
+        ([0.02, 0.02, 0.02, 0.105], "linear until", "linear"),
+        ([0.05] * 6, "linear", None),
+        ([0.3] * 6, "several linear networks", None),
+    ],
+)
+def test_a_hairs_breadth_is_no_clear_verdict(bends, verdict, otherwise) -> None:
+    bend = read_bends(bends)
+    assert (bend.verdict, bend.otherwise) == (verdict, otherwise)
+
+
+def test_what_is_close_is_said_in_the_headline(six) -> None:
+    clear = six.headline
+    assert "CLOSE" not in clear
+    first = six.forecasts[0]
+    close = dataclasses.replace(first.reading.on_samples, otherwise="nonlinear")
+    forecast = dataclasses.replace(first, reading=dataclasses.replace(first.reading, on_samples=close))
+    doubtful = dataclasses.replace(six, forecasts=(forecast,))
+    assert doubtful.headline == f"{clear}; CLOSE TO A THRESHOLD: a tenth lower or higher would make it nonlinear"
+    assert doubtful.to_dict()["on_samples"]["otherwise"] == "nonlinear"

@@ -94,3 +94,13 @@ def test_standardised_breast_cancer_as_simulated() -> None:
     assert check.measured["escape_time"] == pytest.approx(check.predicted["escape_time"], rel=0.05)
     assert check.measured["nonlinearity"] == pytest.approx(check.predicted["nonlinearity"], rel=0.2)
     assert check.measured["verdict"] in ("several linear networks", "nonlinear")
+    # The bend goes away for a while, and at eight escape times it is gone; the check looks on until it is back.
+    gone = (check.reading.bends[0] < 0.08) & (check.times > 2 * check.reading.escape_time)
+    assert gone.any()
+    assert check.until > 1.2 * check.times[gone][-1]
+    assert check.reading.on_samples.last > 0.11
+    assert check.reading.decides.otherwise is None
+    # In the simulation a group parts in two, which the few neurons of the forecast cannot: both is said.
+    assert found.forecasts[0].joined > 0
+    assert check.agrees or ("DISAGREES" in str(found) and "nonlinear" in str(found.contradiction))
+    assert "are predicted as one" in str(found)

@@ -107,6 +107,16 @@ def test_failed_runs_are_cells_with_their_sentence() -> None:
     assert found.summary()["failed"] == 3
 
 
+def test_runs_take_as_many_steps_as_they_may() -> None:
+    limits = {"max_steps": [5, 100_000]}
+    found = bf.sweep({**BASE, "method": "tsit5"}, limits, keep=["status", "final_loss"]).dataset.squeeze("seed")
+    assert found.status.to_numpy().tolist() == ["step limit", "reached"]
+    assert np.isnan(found.final_loss[0])
+    assert found.final_loss[1] > 0
+    descent = bf.sweep({**BASE, "learning_rate": 0.1}, {"max_steps": [5]}, keep=["final_loss"]).dataset
+    assert "max_steps belong to the flow" in str(descent.message.item())
+
+
 def test_a_run_that_cannot_be_trusted_gives_no_number() -> None:
     base = {"data": "xor", "until": 50, "width": 8}
     found = bf.sweep(base, {"method": ["exact", "dopri8"]}, keep=["final_loss", "status"]).dataset.squeeze()

@@ -1,14 +1,18 @@
 """``biasfree simulate``: train a network and print how it went."""
 
+import functools
 import os
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from biasfree.datasets import Dataset
+    from biasfree.dynamics import Trajectory
+    from biasfree.measure import Plateaus
 
 
 class Loss(StrEnum):
@@ -47,6 +51,10 @@ def simulate(
         typer.Option(help="Gradient descent at this rate, until/rate steps, instead of the flow."),
     ] = None,
     stop_loss: Annotated[float | None, typer.Option(help="Stop once the loss is at or below this.")] = None,
+    max_steps: Annotated[
+        int | None,
+        typer.Option(help="Steps the flow may take; by default as many as some ten seconds of work hold."),
+    ] = None,
     save: Annotated[int | None, typer.Option(help="Keep so many evenly spaced networks.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the trajectory to this NetCDF file (.nc).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the loss curve to this .png, .pdf or .svg.")] = None,
@@ -58,59 +66,99 @@ def simulate(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Train a network by gradient flow (or descent) and print how it went."""
-    from biasfree import checks, files
-    from biasfree.dynamics import Stop, gradient_descent, gradient_flow
+    from biasfree import checks
     from biasfree.networks import Network
-    from biasfree.report import _plots, plot_loss, plot_plateaus, progress_bar, save_figure
+    from biasfree.report import progress_bar
 
     if quiet:
         os.environ["BIASFREE_QUIET"] = "1"
     # Every argument is checked before the work starts.
+    _check_writable(out, plot)
+    depth, width = checks.count(depth, "depth"), checks.count(width, "width")
+    dataset = load_dataset(data, target, seed)
+    network = Network.init([dataset.dim, *[width] * (depth - 1), dataset.outputs], slope, init_scale, seed)
+    if learning_rate is None:
+        train = _flow(until, method, rtol, atol, clock, stop_loss, max_steps)
+    else:
+        train = _descent(until, learning_rate, clock, stop_loss, max_steps)
+    with progress_bar(quiet) as progress:
+        trajectory = train(network, dataset, loss=loss.value, weight_decay=weight_decay, save=save, progress=progress)
+    waits = trajectory.plateaus() if plateaus and trajectory.status.name != "not finite" else None
+    _write(trajectory, waits, out, plot)
+    _print(trajectory, waits, as_json, out, plot)
+    if trajectory.status.name == "interrupted":
+        raise typer.Exit(130)
+    if not trajectory.status.complete:
+        raise typer.Exit(1)
+
+
+def _check_writable(out: Path | None, plot: Path | None) -> None:
+    from biasfree import files
+    from biasfree.report import _plots
+
     if out is not None:
         files.writable(out, (".nc",))
     if plot is not None:
         files.writable(plot, _plots.FORMATS)
-    depth, width = checks.count(depth, "depth"), checks.count(width, "width")
-    dataset = load_dataset(data, target, seed)
-    network = Network.init([dataset.dim, *[width] * (depth - 1), dataset.outputs], slope, init_scale, seed)
-    shared: dict[str, Any] = {"loss": loss.value, "weight_decay": weight_decay, "save": save}
-    if learning_rate is not None:
-        rate = checks.positive(learning_rate, "learning-rate")
-        steps = round(checks.positive(until, "until") / rate)
-        if stop_loss is not None or clock is Clock.loss:
-            raise ValueError("--stop-loss and --clock loss belong to the flow; leave --learning-rate out.")
-    with progress_bar(quiet) as progress:
-        if learning_rate is None:
-            trajectory = gradient_flow(
-                network, dataset, until=until, method=method, rtol=rtol, atol=atol, clock=clock.value,
-                stop=Stop(loss=stop_loss), progress=progress, **shared,
-            )  # fmt: skip
-        else:
-            trajectory = gradient_descent(
-                network, dataset, learning_rate=rate, steps=steps, progress=progress, **shared
-            )
+
+
+def _flow(
+    until: float,
+    method: str,
+    rtol: float,
+    atol: float | None,
+    clock: Clock,
+    stop_loss: float | None,
+    max_steps: int | None,
+) -> Callable[..., "Trajectory"]:
+    """The flow as asked for, of any network on any data."""
+    from biasfree.dynamics import Stop, gradient_flow
+
+    return functools.partial(
+        gradient_flow, until=until, method=method, rtol=rtol, atol=atol, clock=clock.value, stop=Stop(loss=stop_loss),
+        max_steps=max_steps,
+    )  # fmt: skip
+
+
+def _descent(
+    until: float, learning_rate: float, clock: Clock, stop_loss: float | None, max_steps: int | None
+) -> Callable[..., "Trajectory"]:
+    """Descent to the same flow time, which has nothing of what belongs to the flow."""
+    from biasfree import checks
+    from biasfree.dynamics import gradient_descent
+
+    rate = checks.positive(learning_rate, "learning-rate")
+    steps = round(checks.positive(until, "until") / rate)
+    if stop_loss is not None or clock is Clock.loss:
+        raise ValueError("--stop-loss and --clock loss belong to the flow; leave --learning-rate out.")
+    if max_steps is not None:
+        raise ValueError("--max-steps belongs to the flow: descent takes until / learning-rate steps.")
+    return functools.partial(gradient_descent, learning_rate=rate, steps=steps)
+
+
+def _write(trajectory: "Trajectory", waits: "Plateaus | None", out: Path | None, plot: Path | None) -> None:
+    from biasfree.report import plot_loss, plot_plateaus, save_figure
 
     if out is not None:
         trajectory.save(out)
-    usable = trajectory.status.name != "not finite"
-    waits = trajectory.plateaus() if plateaus and usable else None
     if plot is not None:
         save_figure(plot_plateaus(waits) if waits else plot_loss(trajectory), plot)
+
+
+def _print(
+    trajectory: "Trajectory", waits: "Plateaus | None", as_json: bool, out: Path | None, plot: Path | None
+) -> None:
     if as_json:
         import json
 
         waiting = {} if waits is None else {"plateaus": waits.to_dict()}
         typer.echo(json.dumps(trajectory.summary() | waiting, indent=2))
-    else:
-        typer.echo(str(trajectory))
-        if waits is not None:
-            typer.echo(f"\n{waits}\n")
-        for path in filter(None, (out, plot)):
-            typer.echo(f"  wrote    {path}")
-    if trajectory.status.name == "interrupted":
-        raise typer.Exit(130)
-    if not trajectory.status.complete:
-        raise typer.Exit(1)
+        return
+    typer.echo(str(trajectory))
+    if waits is not None:
+        typer.echo(f"\n{waits}\n")
+    for path in filter(None, (out, plot)):
+        typer.echo(f"  wrote    {path}")
 
 
 def load_dataset(data: str, target: str | None, seed: int) -> "Dataset":

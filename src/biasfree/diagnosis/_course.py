@@ -19,6 +19,10 @@ a loss that was never below L* by more than 3 % of L₀; it is reported too, wit
 first and leaving later is "linear until". A network that does not sit is
 "several linear networks" if from 1.5 escape times on its neurons form groups that respond to other samples than each
 other, overlapping by less than 5 %, and "nonlinear" else.
+
+A bend may go away and come back, so a verdict also depends on where a course ends. ``Bend.decided_time`` says from when
+on it does not: whoever is to be compared with a course must be followed for longer. And it depends on thresholds:
+``Bend.otherwise`` is the verdict by thresholds a tenth lower or higher, where that is another one.
 """
 
 from collections.abc import Sequence
@@ -40,6 +44,8 @@ LINEAR = 0.1
 BELOW = 0.03
 # When it must be linear to sit at the linear solution, in escape times.
 SITS = 1.5
+# Thresholds moved by this share must not change a verdict that is called clear.
+CLEAR = 0.1
 # Overlap of the responses of groups of neurons that are networks by themselves.
 APART = 0.05
 # Neurons of less than this share of all |w₂|‖w‖ belong to no group.
@@ -81,10 +87,12 @@ class Bend:
         verdict: one of VERDICTS.
         departure_time: when it stops being linear; None if not within the course.
         nonlinearity: of the outputs, at its largest while the linear solution is sat at; of the whole course if it is
-            not.
-        passing: the same before that.
-        last: the same at the end of the course.
+            not; at the end of the course if it went away again, for at its largest it is then the threshold itself.
+        passing: the largest before that.
+        last: at the end of the course.
         settled_time: when a bend above 10 % that went away again was over; None if there was none.
+        decided_time: a course that ends at this time or later has this verdict; some that end before do not.
+        otherwise: the verdict by thresholds a tenth lower or higher; None if it is the same, that is if it is clear.
     """
 
     verdict: str
@@ -93,6 +101,8 @@ class Bend:
     passing: float
     last: float
     settled_time: float | None = None
+    decided_time: float = 0.0
+    otherwise: str | None = None
 
 
 STRAIGHT = Bend("linear", None, 0.0, 0.0, 0.0)
@@ -186,19 +196,36 @@ def _bends(networks: Sequence[Network], few: Dataset, loss: str | None) -> tuple
 
 
 def _read(times: np.ndarray, losses: np.ndarray, bent: np.ndarray, sits: int, levels: Levels) -> Bend:
+    """One question, answered, with when and how clearly."""
+    bend = _judged(times, losses, bent, sits, levels)
+    decided = sits
+    for end in range(len(times) - 1, sits, -1):
+        if _judged(times[:end], losses[:end], bent[:end], sits, levels).verdict != bend.verdict:
+            decided = end
+            break
+    moved = (_judged(times, losses, bent, sits, levels, share).verdict for share in (1 - CLEAR, 1 + CLEAR))
+    otherwise = next((verdict for verdict in moved if verdict != bend.verdict), None)
+    return replace(bend, decided_time=float(times[min(decided, len(times) - 1)]), otherwise=otherwise)
+
+
+def _judged(
+    times: np.ndarray, losses: np.ndarray, bent: np.ndarray, sits: int, levels: Levels, moved: float = 1.0
+) -> Bend:
+    """The verdict of a course as far as it goes, by thresholds ``moved`` times as large."""
+    linear, lower = moved * LINEAR, levels.linear - moved * (levels.linear - levels.left)
     before, after = slice(0, max(sits, 1)), slice(min(sits, len(times) - 1), None)
-    gone = [passing(times[after], *measure) for measure in ((bent[after], LINEAR), (-losses[after], -levels.left))]
+    gone = [passing(times[after], *measure) for measure in ((bent[after], linear), (-losses[after], -lower))]
     left = min((t for t in gone if t is not None), default=None)
     in_passing, last = float(bent[before].max()), float(bent[-1])
     if left is None:
         return Bend("linear", None, float(bent[after].max()), in_passing, last)
-    if last <= LINEAR and not (losses < levels.left).any():
-        over = int(np.flatnonzero(bent > LINEAR)[-1]) + 1
-        return Bend("linear", None, float(bent[over:].max()), float(bent[:over].max()), last, float(times[over]))
+    if last <= linear and not (losses < lower).any():
+        over = int(np.flatnonzero(bent > linear)[-1]) + 1
+        return Bend("linear", None, last, float(bent[:over].max()), last, float(times[over]))
     if left > times[after][0]:
         sat = bent[after][times[after] < left]
         return Bend("linear until", left, float(sat.max()), in_passing, last)
-    first = [passing(times, *measure) for measure in ((bent, LINEAR), (-losses, -levels.left))]
+    first = [passing(times, *measure) for measure in ((bent, linear), (-losses, -lower))]
     return Bend("nonlinear", min(t for t in first if t is not None), float(bent.max()), in_passing, last)
 
 

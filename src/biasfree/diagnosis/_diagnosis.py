@@ -118,6 +118,12 @@ class Diagnosis(Answer):
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
+        lead = next((f for f in self.forecasts if f.verdict == self.verdict), None)
+        other = None if lead is None else lead.reading.decides.otherwise
+        close = "" if other is None else f"; CLOSE TO A THRESHOLD: a tenth lower or higher would make it {other}"
+        return self._sentence() + close
+
+    def _sentence(self) -> str:
         network = self.network_name
         if self.verdict == _course.UNDECIDED:
             return f"undecided: the work ended before the course of {network} was predicted; what was finished is below"
@@ -173,7 +179,8 @@ class Diagnosis(Answer):
         if other:
             differing = ", ".join(
                 f"seed {c.seed} {c.measured['verdict']} (predicted {c.predicted['verdict']}; it bends by "
-                f"{c.measured['nonlinearity']:.1%}, predicted {c.predicted['nonlinearity']:.1%})"
+                f"{c.measured['nonlinearity']:.1%}, predicted {c.predicted['nonlinearity']:.1%}"
+                f"{_closeness(c)})"
                 for c in other
             )
             starts = f"{len(other)} of {len(self.checks)} starts"
@@ -297,7 +304,12 @@ class Diagnosis(Answer):
         common = max(
             _course.VERDICTS, key=lambda v: (sum(bend.verdict == v for bend in read), _course.VERDICTS.index(v))
         )
-        return {"verdict": common, "nonlinearity": self.bend(name), "last": max(bend.last for bend in read)}
+        return {
+            "verdict": common,
+            "nonlinearity": self.bend(name),
+            "last": max(bend.last for bend in read),
+            "otherwise": next((bend.otherwise for bend in read if bend.verdict == common), None),
+        }
 
 
 def plateaus(course: Forecast) -> list[Cut]:
@@ -305,6 +317,13 @@ def plateaus(course: Forecast) -> list[Cut]:
     if len(course.losses) < 3:
         return []
     return cut(course.times, course.losses, 1e-12 * float(course.losses[0]))[0]
+
+
+def _closeness(check: Check) -> str:
+    """Which of the two verdicts lies close to a threshold."""
+    sides = (("measured", check.measured), ("predicted", check.predicted))
+    close = [name for name, side in sides if side["otherwise"] is not None]
+    return f"; close to a threshold as {' and as '.join(close)}" if close else ""
 
 
 def _near(check: Check) -> bool:

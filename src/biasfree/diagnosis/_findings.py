@@ -17,7 +17,7 @@ from biasfree.diagnosis._stages import accuracy_at
 from biasfree.dynamics import Trajectory
 from biasfree.networks import Network
 
-# How long a simulation runs, in escape times, unless something is predicted to happen later; and what
+# How long a simulation runs, in escape times, unless what decides is predicted to happen later; and what
 # stands for the escape time of a network that never escapes.
 _LONG, _NEVER = 8.0, 1e4
 # Rows up to which the least losses are found on all of them, and not on a draw.
@@ -46,8 +46,9 @@ class Check:
 
     Attributes:
         seed: of the weights.
-        predicted, measured: verdict, escape time, departure time (None: not within the run), nonlinearity, for classes
-            the accuracy at the simulation's end and, measured only, the losses there.
+        predicted, measured: verdict, what thresholds a tenth off make of it (None: the same), escape time, departure
+            time (None: not within the run), nonlinearity, for classes the accuracy at the simulation's end and,
+            measured only, the losses there.
         reading: all that was measured.
         course: the simulated network over time.
         run, linear: the simulation (its last part, where there are several), and that of the linear twin.
@@ -128,11 +129,8 @@ def checked(
         KeyboardInterrupt: on Ctrl-C.
     """
     escape = min(predicted.escape_time, _NEVER)
-    until = _LONG * escape
-    if predicted.departure_time is not None:
-        until = max(until, min(1.3 * predicted.departure_time, 100 * escape))
-    settled = [bend.settled_time or 0.0 for bend in (predicted.reading.on_samples, predicted.reading.as_function)]
-    until = max(until, min(1.3 * max(settled), 100 * escape))
+    decided = max(predicted.reading.on_samples.decided_time, predicted.reading.as_function.decided_time)
+    until = max(_LONG * escape, min(1.3 * decided, 100 * escape))
     options: dict[str, Any] = {"until": until, "save": looks(0.5 * _LONG * escape, until)}
     run = simulated(start, draw.data, loss, part(progress, 0, 0.8), **options)
     linear = simulated(start.with_slope(1.0), draw.data, loss, part(progress, 0.8, 1), **options)
@@ -168,10 +166,11 @@ def check_of(
 
 def _compared(reading: Reading | None) -> dict[str, Any]:
     if reading is None:
-        return dict.fromkeys(("verdict", "escape_time", "departure_time", "nonlinearity"))
+        return dict.fromkeys(("verdict", "otherwise", "escape_time", "departure_time", "nonlinearity"))
     bend = reading.decides
     return {
         "verdict": bend.verdict,
+        "otherwise": bend.otherwise,
         "escape_time": reading.escape_time,
         "departure_time": bend.departure_time,
         "nonlinearity": bend.nonlinearity,

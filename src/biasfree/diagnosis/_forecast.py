@@ -38,6 +38,7 @@ class Forecast:
             those of its modes.
         gathering: where neurons gather at first; empty where there are too many lines to follow.
         course: the predicted networks over time, of several outputs.
+        joined: neurons within this angle, in radians, go on as one; that they part later is not predicted.
     """
 
     how: str
@@ -49,6 +50,7 @@ class Forecast:
     stairs: theory.Staircase | theory.ModeStaircase | None = None
     gathering: tuple[theory.Gathering, ...] = ()
     course: Course | None = None
+    joined: float = 0.0
 
     @property
     def escape_time(self) -> float:
@@ -187,6 +189,7 @@ def followed(
         course.networks[seen - 1],
         before(course, reading.decides.departure_time),
         course=Course(course.times[:seen], reading.losses, course.networks[:seen]),
+        joined=few.joined,
     )
 
 

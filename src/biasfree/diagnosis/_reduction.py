@@ -39,12 +39,14 @@ class Reduced:
         time: the flow time it stands at.
         rate: of the fastest growth.
         groups: where neurons gather; empty where lines are many.
+        joined: neurons within this angle, in radians, were joined; 0 if none were.
     """
 
     network: Network
     time: float
     rate: float
     groups: tuple[theory.Gathering, ...]
+    joined: float = 0.0
 
 
 def reduced(start: Network, dataset: Dataset, loss: str, watch: Callable[[], None] | None = None) -> Reduced | None:
@@ -59,7 +61,10 @@ def reduced(start: Network, dataset: Dataset, loss: str, watch: Callable[[], Non
     target = EARLY * float(np.sqrt(np.mean(dataset.targets**2)))
     if len(lines(dataset.inputs)) > FEW_LINES:
         grown, time, rate = _stepped(start, dataset, loss, target, watch)
-        return None if rate == 0 else Reduced(few_enough(grown, dataset.inputs), time, rate, ())
+        if rate == 0:
+            return None
+        few, joined = few_enough(grown, dataset.inputs)
+        return Reduced(few, time, rate, (), joined)
     early = theory.early_flow(start, dataset, loss)
     groups = theory.gather(early)
     if not groups:
@@ -74,7 +79,8 @@ def reduced(start: Network, dataset: Dataset, loss: str, watch: Callable[[], Non
     for _ in range(30):
         between = 0.5 * (low + high)
         low, high = (between, high) if negligible(between) else (low, between)
-    return Reduced(few_enough(early.at(low), dataset.inputs), low, groups[0].rate, groups)
+    few, joined = few_enough(early.at(low), dataset.inputs)
+    return Reduced(few, low, groups[0].rate, groups, joined)
 
 
 def merged_for_flow(network: Network, tolerance: float) -> Network:
@@ -106,15 +112,15 @@ def merged_for_flow(network: Network, tolerance: float) -> Network:
     return Network([rows[:, : first.shape[1]], rows[:, first.shape[1] :].T], network.slope)
 
 
-def few_enough(network: Network, inputs: np.ndarray) -> Network:
-    """The first merging that leaves few neurons, if it leaves the outputs too; else the network itself."""
+def few_enough(network: Network, inputs: np.ndarray) -> tuple[Network, float]:
+    """The first merging that leaves few neurons, if it leaves the outputs too, with its angle; else the network."""
     outputs = np.asarray(network(inputs))
     for tolerance in _PARALLEL:
         few = merged_for_flow(network, tolerance)
         if few.widths[1] <= _MOST_NEURONS:
             changed = np.linalg.norm(np.asarray(few(inputs)) - outputs)
-            return few if changed <= _CHANGED * np.linalg.norm(outputs) else network
-    return network
+            return (few, tolerance) if changed <= _CHANGED * np.linalg.norm(outputs) else (network, 0.0)
+    return network, 0.0
 
 
 def _stepped(

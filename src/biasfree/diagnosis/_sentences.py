@@ -160,7 +160,14 @@ def _questions(diagnosis: "Diagnosis") -> list[str]:
         answer = diagnosis._question(name)
         assert answer is not None
         error = "" if diagnosis.sampling is None else diagnosis.sampling.after(name)
-        sentences.append(f"{where}: {answer['verdict']}, bend {answer['nonlinearity']:.2g}{error} of its outputs")
+        close = (
+            ""
+            if answer["otherwise"] is None
+            else f" (close: thresholds a tenth off would make it {answer['otherwise']})"
+        )
+        sentences.append(
+            f"{where}: {answer['verdict']}, bend {answer['nonlinearity']:.2g}{error} of its outputs{close}"
+        )
     if diagnosis.forecasts[0].reading.void:
         sentences[0] += "; with no more samples than dimensions every function is linear there, so the second decides"
     return sentences
@@ -184,6 +191,12 @@ def _when(diagnosis: "Diagnosis") -> list[str]:
             f"each of {diagnosis.sampling.draws} draws of {diagnosis.sampling.rows:,} rows was followed until it does "
             f"best on as many other rows, to t ≈ {first.until:.3g} or so; what comes later on all "
             f"{diagnosis.dataset.samples:,} rows is not predicted. Errors (±) are standard errors over the draws"
+        )
+    joined = max(f.joined for f in diagnosis.forecasts)
+    if diagnosis.verdict == "several linear networks" and joined > 0:
+        sentences.append(
+            f"neurons within {joined:g} radians of each other are predicted as one; whether such a group parts later, "
+            "and overlaps by more than networks of their own do, only a simulation of all neurons can say"
         )
     if diagnosis.verdict == "linear" and first.how == "reduced network":
         sentences.append(f"looked ahead to t ≈ {first.until:.3g}; what comes later is not predicted")

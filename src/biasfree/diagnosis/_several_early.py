@@ -37,8 +37,10 @@ def reduced_several(
     grown, time, rate = switched or _stepped(start, dataset, loss, target, watch)
     if rate == 0:
         return None
-    few = few_enough(grown, dataset.inputs)
-    return Reduced(few if few.widths[1] < grown.widths[1] else grown, time, rate, ())
+    few, joined = few_enough(grown, dataset.inputs)
+    if few.widths[1] < grown.widths[1]:
+        return Reduced(few, time, rate, (), joined)
+    return Reduced(grown, time, rate, ())
 
 
 def pulled(dataset: Dataset, loss: str) -> Dataset:

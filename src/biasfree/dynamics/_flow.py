@@ -21,7 +21,7 @@ from biasfree.dynamics._pieces import Integrator
 from biasfree.dynamics._plan import Plan, Stop
 from biasfree.dynamics._progress import ProgressCallback, check_callback
 from biasfree.dynamics._recorder import Recorder, save_points
-from biasfree.dynamics._standing import Standing, stands_still
+from biasfree.dynamics._standing import Standing, Unbegun, stands_still
 from biasfree.dynamics._trajectory import Trajectory
 from biasfree.networks import Network
 
@@ -161,23 +161,29 @@ def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> A
 
 def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCallback | None) -> Outcome:
     """Run one method; a start that nothing moves needs none."""
-    from biasfree.dynamics.exact import Exact, one_thread
+    from biasfree.dynamics.exact import one_thread
 
-    integrator: Integrator
     # A matrix library's threads look for more work long after a product, on the processors that steps by line want.
     with one_thread():
-        if method == "exact":
-            by_one, integrator = True, Exact(plan)
-        else:
-            from biasfree.dynamics._adaptive import Adaptive  # and SciPy's integrators
-
-            integrator = steps = Adaptive(plan, method)
-            by_one = steps.by_line
-            if not steps.moves and stands_still(plan):
-                integrator = Standing(plan)
+        try:
+            integrator, by_one = _integrator(plan, method)
+        except KeyboardInterrupt:
+            integrator, by_one = Unbegun(), True
         if by_one:
             return _loop.run(integrator, plan, recorder, progress)
     return _loop.run(integrator, plan, recorder, progress)
+
+
+def _integrator(plan: Plan, method: str) -> tuple[Integrator, bool]:
+    """Who takes the steps, and whether with one thread; adaptive ones begin with the velocity at the start."""
+    if method == "exact":
+        from biasfree.dynamics.exact import Exact
+
+        return Exact(plan), True
+    from biasfree.dynamics._adaptive import Adaptive  # and SciPy's integrators
+
+    steps = Adaptive(plan, method)
+    return Standing(plan) if not steps.moves and stands_still(plan) else steps, steps.by_line
 
 
 def _taken_up(plan: Plan, outcome: Outcome, method: str, progress: ProgressCallback | None) -> Outcome:

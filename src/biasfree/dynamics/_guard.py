@@ -4,8 +4,8 @@ A run that fails may not be called a success. What is judged:
 
 - weights and losses are numbers, and a loss of 0 is one;
 - the objective, L + ½λ‖W‖², or ln L on the loss clock without decay, is not above its start (a flow only falls);
-- balance drift, energy gap and admissibility, where they apply, are within a stated multiple of the tolerance, and so is
-  what rounding may have made of neurons that faded and grew again.
+- balance drift, energy gap and admissibility, where they apply, are within a stated multiple of the tolerance, and
+  so is what rounding may have made of neurons that faded and grew again.
 
 Descent is what it is at any rate, and approximates nothing: of it only the first is asked.
 """

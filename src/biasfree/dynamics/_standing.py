@@ -1,4 +1,6 @@
-"""A start at which nothing moves: the gradient is exactly zero, whatever σ' is taken to be at σ's kink."""
+"""Integrators that take no step: for a start at which nothing moves, because the gradient is exactly zero, whatever σ'
+is taken to be at σ's kink; and for a run that was interrupted before it began.
+"""
 
 import math
 
@@ -65,6 +67,32 @@ class Standing:
     def events(self) -> Switches | None:
         """None happened."""
         return Switches.of([])
+
+    def admissibility(self) -> float:
+        """Does not apply: nothing slides."""
+        return math.nan
+
+
+class Unbegun:
+    """In the place of an integrator whose making Ctrl-C ended: the loop, which catches it, keeps the start."""
+
+    dense = True
+
+    def advance(self, budget: Budget) -> Piece:
+        """Hand Ctrl-C on."""
+        raise KeyboardInterrupt
+
+    def counts(self) -> Counts:
+        """Nothing that was finished."""
+        return Counts(evaluations=0, accepted=0)
+
+    def remark(self) -> str:
+        """Nothing to say."""
+        return ""
+
+    def events(self) -> Switches | None:
+        """Not known."""
+        return None
 
     def admissibility(self) -> float:
         """Does not apply: nothing slides."""

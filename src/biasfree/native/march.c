@@ -10,7 +10,7 @@
    tolerance, and tiny neurons near lines that are fitted feel it (wide seed 543). */
 #define CALM 4.0
 #define CALM_SHORT 1.5
-#define REMEMBER 0.98 /* of that rate from step to step: where fast directions rest, a step does not see them */
+#define REMEMBER 0.95 /* of that rate from step to step: where fast directions rest, a step does not see them */
 
 /* What the next step should be, in units of one of this error. */
 double next_length(double error, const Method *method) {

@@ -39,6 +39,7 @@ RUN: dict[str, Argument] = {
     "stop": Argument("other", None, "stops at"),
     "method": Argument("text", "auto", "method", ""),
     "rtol": Argument("number", 1e-6, "relative tolerance"),
+    "max_steps": Argument("count", None, "steps allowed"),
     "weight_decay": Argument("number", 0.0, "weight decay λ"),
     "clock": Argument("text", "time", "clock", ""),
     "learning_rate": Argument("number", None, "learning rate η"),

@@ -127,10 +127,10 @@ def trained(network: Network, dataset: Dataset, arguments: Mapping[str, Any], st
     if rate is None:
         return gradient_flow(
             network, dataset, until=until, method=arguments["method"], rtol=arguments["rtol"],
-            clock=arguments["clock"], stop=stop, **shared,
+            clock=arguments["clock"], stop=stop, max_steps=arguments["max_steps"], **shared,
         )  # fmt: skip
-    if stop is not None or arguments["clock"] != "time":
-        raise ValueError("stop and clock belong to the flow; leave learning_rate out.")
+    if stop is not None or arguments["clock"] != "time" or arguments["max_steps"] is not None:
+        raise ValueError("stop, clock and max_steps belong to the flow; leave learning_rate out.")
     if not math.isfinite(until):
         raise ValueError("descent needs a finite until.")
     steps = round(until / checks.positive(rate, "learning_rate"))

@@ -90,7 +90,7 @@ class Balance:
         self.lost = 0.0
 
     def of(self, now: Carried, time: float) -> Own | None:
-        """Of the rows as they are, for what begins at a time; None where rows are no neurons, or balance is not known."""
+        """Of the rows as they are, for what begins at a time; None where they are no neurons, or it is not known."""
         if now.linear or self._unknown or not now.active:
             return None
         if self._own is None or now.groups is not self._groups:

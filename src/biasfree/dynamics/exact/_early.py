@@ -47,7 +47,9 @@ class Early:
     def at(self, time: float) -> Float[np.ndarray, "width columns"]:
         """Neurons (w, v) at a time before the end."""
         first, second, log_size = self._segments.at(time, self._width)
-        return np.exp(log_size - self._decay * time)[:, None] * np.column_stack([first, second])
+        neurons = np.column_stack([first, second])
+        neurons *= np.exp(log_size - self._decay * time)[:, None]
+        return neurons
 
     def gain(self, time: float) -> float:
         """L(f = 0) − L, in units of ``scale``: to first order Σ_h w₂h c_hᵀw_h; the second is (rtol/5)² at most.

@@ -60,8 +60,8 @@ def march(
 ) -> Marched:  # fmt: skip
     """Steps from rows ``z``; ``trial`` holds them all, ``sought`` what happened in the last one.
 
-    ``apart`` holds spread and share of the passive rows (``Merged``), ``own`` what is kept (``_balance``). The velocity where the steps end is the trial's
-    first stage.
+    ``apart`` holds spread and share of the passive rows (``Merged``), ``own`` what is kept (``_balance``). The velocity
+    where the steps end is the trial's first stage.
     """
     marched = _MARCHED()
     engine().biasfree_march(

@@ -27,6 +27,7 @@ from biasfree.dynamics.exact._kernels import engine
 from biasfree.native import WHOLE, address
 
 _MANY, _FEW = 5000, 300  # neurons left, and groups, from which every other neuron stays by itself
+_AT_ONCE = 4096  # neurons that are worked on together: making larger arrays costs more than what is done with them
 _LARGE = 1000  # neurons, or their parts in rows, from which a group is worth linear algebra of its own
 _DUST = 1e-15
 _ONE, _NO = np.ones((1, 1)), np.zeros(0, dtype=int)
@@ -168,7 +169,9 @@ class Merged:
         if len(row):
             neurons[..., neuron, :] = np.add.reduceat(part * rows[..., row, :], begin, axis=-2)
         for own, group in self._large:
-            neurons[..., group.members, :] = group.parts @ rows[..., own, :]
+            for first in range(0, len(group.members), _AT_ONCE):
+                some = slice(first, first + _AT_ONCE)
+                neurons[..., group.members[some], :] = group.parts[some] @ rows[..., own, :]
         return neurons
 
     @functools.cached_property
@@ -195,14 +198,19 @@ class Merged:
 
     def _spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
         spreads = [np.zeros(0)]
-        with np.errstate(divide="ignore"):
-            for group in self.groups:
-                parts = group.parts
-                if self.linear or parts.shape[1] == 1:
-                    continue
-                if without.size:
-                    parts = parts[~np.isin(group.members, without)]
-                spreads.append(np.abs(parts[:, 1:] / parts[:, :1]).max(axis=0, initial=0.0))
+        for group in self.groups:
+            parts = group.parts
+            if self.linear or parts.shape[1] == 1:
+                continue
+            stays = ~np.isin(group.members, without) if without.size else None
+            most = np.zeros(parts.shape[1] - 1)
+            for begin in range(0, len(parts), _AT_ONCE):
+                some = parts[begin : begin + _AT_ONCE]
+                if stays is not None:
+                    some = some[stays[begin : begin + _AT_ONCE]]
+                with np.errstate(divide="ignore"):
+                    np.maximum(most, np.abs(some[:, 1:] / some[:, :1]).max(axis=0, initial=0.0), out=most)
+            spreads.append(most)
         return np.concatenate(spreads)
 
     @functools.cached_property
@@ -268,9 +276,10 @@ def alike(
 
     Groups come in order of their keys, and under one key that of the largest neuron first; so do their members.
     """
-    units, squares = _directions(neurons[which])
+    squares, largest = _squares(neurons, which)
     order = np.lexsort((-squares, key[which]))
-    keys, units, leader = key[which[order]], units[order], np.empty(len(which), dtype=np.int64)
+    keys, leader = key[which[order]], np.empty(len(which), dtype=np.int64)
+    units = _directions(neurons, which[order], squares[order], largest)
     engine().biasfree_alike(
         address(units), address(keys), *units.shape, 0.5 * tolerance**2, _MANY, _FEW, address(leader, WHOLE)
     )
@@ -281,18 +290,32 @@ def alike(
     return [members[begin:end] for begin, end in itertools.pairwise(cuts)] if len(members) else []
 
 
-def _directions(neurons: Float[np.ndarray, "width columns"]) -> tuple[np.ndarray, np.ndarray]:
-    """Unit vectors, and squared lengths as parts of the largest entry's square."""
-    units = neurons / (np.abs(neurons).max(initial=0.0) or 1.0)
-    squares = np.einsum("hd,hd->h", units, units)
-    return units / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None], squares
+def _squares(
+    neurons: Float[np.ndarray, "width columns"], which: Int[np.ndarray, "some"]
+) -> tuple[Float[np.ndarray, "some"], float]:
+    """Squared lengths of some neurons as parts of their largest entry's square, and that entry."""
+    parts = [which[begin : begin + _AT_ONCE] for begin in range(0, len(which), _AT_ONCE)]
+    largest = max((float(np.abs(neurons[part]).max(initial=0.0)) for part in parts), default=0.0) or 1.0
+    scaled = (neurons[part] / largest for part in parts)
+    return np.concatenate([np.zeros(0), *(np.einsum("hd,hd->h", own, own) for own in scaled)]), largest
+
+
+def _directions(
+    neurons: Float[np.ndarray, "width columns"], which: Int[np.ndarray, "some"], squares: np.ndarray, largest: float
+) -> Float[np.ndarray, "some columns"]:
+    """Unit vectors of some neurons, from their ``_squares``."""
+    units = neurons[which]
+    units /= largest
+    units /= np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
+    return units
 
 
 def heaviest(
     neurons: Float[np.ndarray, "width columns"], left: Int[np.ndarray, "some"], tolerance: float, light: float
 ) -> tuple[list[Int[np.ndarray, "members"]], Int[np.ndarray, "left"]]:
     """Parallel neurons together, the largest one first; and those left when only ``light`` of the sum of squares is."""
-    units, squares = _directions(neurons[left])
+    squares, largest = _squares(neurons, left)
+    units = _directions(neurons, left, squares, largest)
     enough, groups = light * squares.sum(), list[np.ndarray]()
     while left.size and squares.sum() > enough:
         if left.size > _MANY and len(groups) > _FEW:
