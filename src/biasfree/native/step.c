@@ -7,7 +7,7 @@
 #include "engine.h"
 
 #define ENERGY 0.01 /* the energy is a sum over all steps: one of them may spend so much of the tolerance */
-#define TOLD_APART 1e-12 /* of the largest row: places whose difference is more than rounding */
+#define TOLD_APART 1e-14 /* of the largest row: places whose difference is more than rounding */
 static const double *table_a(const Method *method, int64_t s) { return TABLES.a + (method->number * STAGES + s) * STAGES; }
 static const double *table_errors(const Method *method, int64_t n) {
     return TABLES.errors + (method->number * 3 + n) * STAGES;

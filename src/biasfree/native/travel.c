@@ -199,7 +199,7 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         keep_balance(own, course->time, data, pattern, 0, 0, start);
         memcpy(z, start, sizeof(double) * (size_t)size);
         if (course->why == AT_ZERO || course->pace.stiff >= course->stiff) break;
-        if (pattern->rows > pattern->active && (has_parted(course, &room) || has_faded(own, pattern))) break;
+        if (has_faded(own, pattern) || (pattern->rows > pattern->active && has_parted(course, &room))) break;
         if (!fresh && course->pace.accepted >= course->look && is_slow(course, &room, size)) break;
     }
     if (fresh) attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, &none, limits, methods, apart->share, trial, desk);
