@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 
 import biasfree as bf
 from biasfree import Network
+from biasfree.dynamics.exact import _explicit
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._carried import Carried
 from biasfree.dynamics.exact._data import Data, by_line
@@ -487,3 +488,17 @@ def test_what_c_decides_at_zero_is_the_rule(outputs: int) -> None:
         np.testing.assert_array_equal(own.dual[: own.c.count], decided.pattern.dual)
         np.testing.assert_array_equal(own.basis[1, : own.span[1]], decided.pattern.basis[1, : own.span[1]])
     assert plain > 100
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3, 4, 6, 7])
+def test_branches_are_the_same_whoever_decides(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Network.init([2, 40, 1], 0.0, 1e-2, seed)
+    runs = []
+    for largest in (_explicit._DIRECT, 0):  # in C, and by Python
+        monkeypatch.setattr(_explicit, "_DIRECT", largest)
+        runs.append(bf.gradient_flow(start, bf.datasets.six_points(), until=30, save=10, method="exact", rtol=1e-9))
+    events = [run.events for run in runs]
+    branches = [np.column_stack([e.neurons, e.lines])[e.kinds == "branch"].tolist() for e in events if e is not None]
+    assert branches[0] == branches[1]
+    assert len(branches[0]) > 0
+    np.testing.assert_allclose(runs[0].weights[0], runs[1].weights[0], atol=1e-7)

@@ -49,11 +49,11 @@ void pull_of(const Room *room, const double *z, int64_t h, double *moving) {
     }
 }
 
-/* What pulls row h across a line, from the pulls p and q in the desk's work, all its other sides as they are. */
-Met pulled_across(const Room *room, const double *z, int64_t h, int64_t line) {
+/* What pulls row h of these v across a line, from the pulls p and q in the desk's work, all its other sides as they are. */
+Met pulled_across(const Room *room, const double *v, int64_t h, int64_t line) {
     const Data *data = room->data;
     const int64_t lines = data->lines, outputs = data->outputs;
-    const double *work = room->desk->work, *side = room->pattern->side + h * lines, *v = z + data->dim;
+    const double *work = room->desk->work, *side = room->pattern->side + h * lines;
     Met met = {0.0, 0.0, 0.0, 0.0};
     for (int64_t k = 0; k < outputs; k++) met.strength += v[k] * work[(outputs + k) * lines + line];
     for (int64_t i = 0; i <= 2 * outputs * lines; i++) met.whole += fabs(work[i]);
@@ -143,7 +143,7 @@ int64_t meet(const Room *room, int64_t h, int64_t line, double time) {
     pulls_at(room, time);
     double *moving = room->desk->pull;
     pull_of(room, z, h, moving);
-    const Met met = pulled_across(room, z, h, line);
+    const Met met = pulled_across(room, z + data->dim, h, line);
     const double pull = sqrt(dot(moving, moving, data->dim)), was = met.rest + *side * met.strength;
     const double beyond = -*side, speed = met.rest + beyond * met.strength; /* with the new side */
     const int passes = beyond * speed > met.noise || fabs(met.strength) <= met.noise || met.strength >= 0.0;
@@ -167,9 +167,45 @@ int64_t leave(const Room *room, int64_t which, double time) {
     const int64_t columns = data->dim + data->outputs, h = room->pattern->slides[2 * which];
     const double *start = room->desk->rows + START * room->pattern->rows * columns;
     pulls_at(room, time);
-    const Met met = pulled_across(room, start + h * columns, h, room->pattern->slides[2 * which + 1]);
+    const Met met = pulled_across(room, start + h * columns + data->dim, h, room->pattern->slides[2 * which + 1]);
     const double free = least_pull(&met);
     if (fabs(free) < 1.0) return STAYED;
     end_slide(room->pattern, data, which, free);
     return LEFT;
+}
+
+/* What pulls a row across the line it slides on once v, which is zero there, has become what it is pulled to. */
+static Met pulled_on(const Room *room, const double *z, int64_t which) {
+    const Data *data = room->data;
+    const int64_t h = room->pattern->slides[2 * which], lines = data->lines, outputs = data->outputs;
+    const double *work = room->desk->work, *side = room->pattern->side + h * lines;
+    double way[MOST_OUTPUTS] = {0.0};
+    for (int64_t line = 0; line < lines; line++)
+        for (int64_t k = 0; k < outputs; k++)
+            way[k] += along(data, z, line) * (work[k * lines + line] + side[line] * work[(outputs + k) * lines + line]);
+    return pulled_across(room, way, h, room->pattern->slides[2 * which + 1]);
+}
+
+/* Whether v of a row that slides on one line vanishes where the desk starts, and the line repels the row from then on. */
+int has_turned(const Room *room, int64_t which) {
+    const Data *data = room->data;
+    const int64_t dim = data->dim, outputs = data->outputs, h = room->pattern->slides[2 * which];
+    const double *z = room->desk->rows + START * room->pattern->rows * (dim + outputs) + h * (dim + outputs);
+    const double first = sqrt(dot(z, z, dim)), second = sqrt(dot(z + dim, z + dim, outputs));
+    if (dim < 2 || room->pattern->span[h] != 1 || outputs > MOST_OUTPUTS || data->gives) return 0;
+    if (!(first > sqrt(NOTHING)) || !(second <= VANISHED * first)) return 0;
+    pulls_at(room, 0.0);
+    return pulled_on(room, z, which).strength > 0.0;
+}
+
+/* v of a row that slides has turned, and it leaves its line to the side of its last ς. */
+int64_t turn_over(const Room *room, int64_t which) {
+    const Data *data = room->data;
+    const int64_t columns = data->dim + data->outputs, h = room->pattern->slides[2 * which];
+    double *z = room->desk->rows + START * room->pattern->rows * columns + h * columns;
+    pulls_at(room, 0.0);
+    const Met met = pulled_on(room, z, which);
+    memset(z + data->dim, 0, sizeof(double) * (size_t)data->outputs);
+    end_slide(room->pattern, data, which, met.rest <= 0.0 ? 1.0 : -1.0);
+    return BRANCHED;
 }

@@ -5,7 +5,6 @@
 #include "travel.h"
 
 #define TOGETHER 1e-12  /* part of a step within which a row meets several lines at once */
-#define VANISHED 1e-9   /* |v|/|w| of a sliding row whose v is zero */
 #define SOON 0.05       /* part of a step that a group may take to cross a line */
 #define BEARS 0.1       /* part of a group's largest angle that lines may drive its neurons apart */
 #define SHALLOW 64      /* crossings of one curve that are asked whether they are real */
@@ -70,7 +69,7 @@ int plain_end(const Room *room, double time, int64_t which) {
     for (int64_t k = dim; k < columns; k++) second = largest(second, fabs(z[k]));
     if (!(first > 0.0) || !(second > 4.0 * VANISHED * first * sqrt((double)dim))) return 0;
     pulls_at(room, time);
-    return pulled_across(room, z, h, room->pattern->slides[2 * which + 1]).strength < 0.0;
+    return pulled_across(room, z + dim, h, room->pattern->slides[2 * which + 1]).strength < 0.0;
 }
 
 /* Whether a crossing is more than what a curve's own error makes: the velocity there leads across, or it is far beyond
@@ -88,7 +87,7 @@ static int is_real(const Room *room, int64_t n, const double *met, double slack)
     pulls_within(room, n, met[2]);
     pull_of(room, z, h, moving);
     const double side = room->pattern->side[h * data->lines + line];
-    return side * along(data, moving, line) < -pulled_across(room, z, h, line).noise;
+    return side * along(data, moving, line) < -pulled_across(room, z + data->dim, h, line).noise;
 }
 
 /* Whether a group that comes near a line stays together: it is over soon, or does little. The strain of all is added up.
@@ -224,6 +223,7 @@ Event earliest(const Room *room, int64_t n, int64_t crossings) {
     if (event.x <= 1.0 && event.line < 0) {
         cut(n, event.x, room);
         event.plain = plain_end(room, room->begin + event.x * room->length, event.row);
+        if (!event.plain && has_turned(room, event.row)) event.plain = V_TURNS;
     }
     return event;
 }

@@ -1,11 +1,11 @@
 /* Steps from event to event, where a network is so small that a step of all rows costs next to nothing.
 
    A step in which something happens is cut at its first event that is felt; what follows is decided here where it is
-   plain: a row meets one line while it slides on none, or ends the one slide it is on, or comes to w = 0 in the plane
-   (zero.c). Elsewhere Python decides what a row does at w = 0. Everything else (several lines at once, v that vanishes, a
-   group that must be parted, a loss level) is left to Python altogether: the step is not taken. The rules are those of
-   biasfree/dynamics/exact: _sliding.py, _alone.py (what is felt), _carried.py (groups), _events.py (what is real), and of
-   biasfree/switching/_filippov.py. */
+   plain: a row meets one line while it slides on none, or ends the one slide it is on, by v that vanishes too, or comes
+   to w = 0 in the plane (zero.c). Elsewhere Python decides what a row does at w = 0. Everything else (several lines at
+   once, a group that must be parted, a loss level) is left to Python altogether: the step is not taken. The rules are
+   those of biasfree/dynamics/exact: _sliding.py, _alone.py (what is felt), _carried.py (groups), _events.py (what is
+   real), and of biasfree/switching/_filippov.py. */
 
 #include "travel.h"
 
@@ -123,7 +123,9 @@ static int arrive(Course *course, const Method *method, double length, const Eve
     if (event->plain == TO_ZERO) return reach_zero(room, course, event) ? met_event(course) : 0;
     const int64_t row = event->line < 0 ? room->pattern->slides[2 * event->row] : event->row;
     const int64_t line = event->line < 0 ? room->pattern->slides[2 * event->row + 1] : event->line;
-    const int64_t kind = event->line < 0 ? leave(room, event->row, 0.0) : meet(room, row, line, 0.0);
+    const int64_t kind = event->plain == V_TURNS ? turn_over(room, event->row)
+                         : event->line < 0       ? leave(room, event->row, 0.0)
+                                                 : meet(room, row, line, 0.0);
     if (kind != STAYED) noted(room, course, course->time, row, line, kind);
     return met_event(course);
 }

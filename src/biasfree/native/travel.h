@@ -7,9 +7,12 @@
 #include "pace.h"
 
 #define AT_A_BOUND 1e-11 /* of an interval's end, what rounding makes of it */
+#define VANISHED 1e-9 /* |v|/|w| of a sliding row whose v is zero */
 #define UNFELT 0.01 /* part of its tolerance that crossings may move a row by in a step and not be felt */
 
-enum { TO_ZERO = 2 }; /* a row gets to w = 0, where all lines meet: others may have to decide what follows */
+/* Events that are plain, but not the usual ones: a row gets to w = 0, where all lines meet and others may have to decide
+   what follows; v of a sliding row vanishes. */
+enum { TO_ZERO = 2, V_TURNS = 3 };
 enum { CROSSED = 0, SLIDES = 1, LEFT = 2, BRANCHED = 3, STAYED = 4 }; /* what a row does at an event */
 
 typedef struct {
@@ -50,7 +53,7 @@ typedef struct {
 typedef struct {
     double x;
     int64_t row, line; /* the line met, or −1: a slide ends */
-    int plain;         /* 1; TO_ZERO: plain but for what follows; 0: not at all */
+    int plain;         /* 1, TO_ZERO or V_TURNS; 0: not at all */
 } Event;
 
 typedef struct { double strength, rest, noise, whole; } Met; /* v·q_l, d_lᵀ of ẇ without line l's ς, and their rounding */
@@ -60,9 +63,11 @@ void pulls_at(const Room *room, double time);
 double dot(const double *one, const double *other, int64_t count);
 double along(const Data *data, const double *vector, int64_t line);
 void pull_of(const Room *room, const double *z, int64_t h, double *moving);
-Met pulled_across(const Room *room, const double *z, int64_t h, int64_t line);
+Met pulled_across(const Room *room, const double *v, int64_t h, int64_t line);
 int64_t meet(const Room *room, int64_t h, int64_t line, double time);
 int64_t leave(const Room *room, int64_t which, double time);
+int has_turned(const Room *room, int64_t which);
+int64_t turn_over(const Room *room, int64_t which);
 double within_bounds(double value);
 void begin_slide(Pattern *pattern, const Data *data, int64_t h, int64_t line);
 void end_slide(Pattern *pattern, const Data *data, int64_t which, double side);

@@ -125,7 +125,7 @@ class Merged:
         if self.linear:
             return np.arange(self.groups[0].parts.shape[1])
         few, end = (numbers[index] for numbers in self._passive_ends)
-        return np.append(index, np.arange(end - few, end))
+        return np.array([index, *range(end - few, end)])
 
     @functools.cached_property
     def alone(self) -> tuple[Int[np.ndarray, "alone"], Int[np.ndarray, "alone"]]:
