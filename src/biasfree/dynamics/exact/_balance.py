@@ -35,32 +35,32 @@ class Own(NamedTuple):
     """What is known of the active rows.
 
     Attributes:
+        c: what follows, for C.
         root: ±√|‖w‖² − ‖v‖²| when the rows were made.
         size: the row's largest entry when it was last seen.
         faded: how much larger it has been; weight decay is taken out.
         unkept: how much of that it faded while it stood for several neurons; 0 where its balance is theirs.
         lost: by which part of itself rounding may have changed it thereby, as long as its neurons are one.
         doubt: and otherwise.
-        c: the same for C.
     """
 
+    c: Structure
     root: Float[np.ndarray, "active"]
     size: Float[np.ndarray, "active"]
     faded: Float[np.ndarray, "active"]
     unkept: Float[np.ndarray, "active"]
     lost: Float[np.ndarray, "active"]
     doubt: Float[np.ndarray, "active"]
-    c: Structure
 
     @classmethod
     def of(cls, arrays: Sequence[np.ndarray], numbers: "_Numbers") -> "Own":
         """With the same for C."""
-        return cls(*arrays, _OWN(*map(address, arrays), *numbers))
+        return cls(_OWN(*map(address, arrays), *numbers), *arrays)
 
     def copy(self) -> "Own":
         """Another one."""
         c: Any = self.c
-        return Own.of([array.copy() for array in self[:-1]], _Numbers(c.most, c.decay, c.made, c.began, c.seen))
+        return Own.of([array.copy() for array in self[1:]], _Numbers(c.most, c.decay, c.made, c.began, c.seen))
 
 
 class _Numbers(NamedTuple):
@@ -133,7 +133,7 @@ class Balance:
         """Of rows that are others than before."""
         elapsed = time - self._began
         if self._groups is not None and self._own is not None:
-            self._neurons = np.stack(self._own[2:-1])[:, self._groups.row_of]
+            self._neurons = np.stack(self._own[3:])[:, self._groups.row_of]
         self._groups = now.groups
         z, faded, unkept, lost, doubt = now.z[: now.active], *np.zeros((4, now.active))
         for of_rows, of_neurons in zip((faded, unkept, lost, doubt), self._neurons, strict=True):
