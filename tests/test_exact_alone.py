@@ -224,3 +224,19 @@ class TestGivenPulls:
             plain = velocity(place, pulls_of(place, data, side), pattern)[2:3]
             found_alone = velocity(place[2:3], pulls_of(place[2:3], here, side[2:3]), own)
             np.testing.assert_allclose(found_alone, plain, atol=1e-9)
+
+
+def test_lines_that_are_met_because_of_others_are_crossed_in_the_same_step() -> None:
+    """Kicks drive a row through a fan of lines, many of which it would not meet without them.
+
+    They were left to the next step, which took the row for one that lies on all of them, at w = 0.
+    """
+    rng = np.random.default_rng(0)
+    inputs = np.column_stack([rng.uniform(0.5, 1.0, 200), rng.uniform(-0.01, 0.01, 200)])
+    inputs[101] = [-1.0, 0.1]
+    data = bf.Dataset(inputs, np.where(np.arange(200) == 101, 5.0, 1.0))
+    start = bf.Network([[[-0.3, 0.1], [-0.03, -4.0], [0.2, 0.1]], [[0.3, 0.3, 0.3]]], 0.0)
+    loose, tight = (bf.gradient_flow(start, data, until=1.0, method="exact", rtol=rtol) for rtol in (1e-6, 1e-9))
+    assert loose.status.name == "reached"
+    np.testing.assert_allclose(loose.weights[0][-1], tight.weights[0][-1], atol=4e-4)
+    assert len(loose.events) == len(tight.events) == 156

@@ -12,7 +12,7 @@
 
 typedef struct {
     const int64_t *rows, *lines; /* of the crossings, in order of time */
-    double *times;               /* as if nothing happened, and then as they are; 2: not within this step */
+    double *times;               /* as they seem, and then as they are; 2: not within this step */
     double *begins;              /* d·w of the row as if nothing happened, where it crosses */
     double *kicks, *jumps;       /* along d, of all rows; (crossings, rows) */
     double *base, *rest, *summed; /* F, r and its integral; (points + 1, rows, columns) */
@@ -76,7 +76,9 @@ static int cross(const Passing *passing, const Scene *scene, int64_t c, int64_t 
     const Pattern *pattern = scene->turned;
     const int64_t row = passing->rows[c], line = passing->lines[c], dim = data->dim, outputs = data->outputs;
     double *side = pattern->side + row * data->lines + line, *z = scene->desk->rows + PLACE * scene->size;
-    double x = passing->times[c], late = 0.0, speed = 0.0, q[MOST_OUTPUTS];
+    double x = passing->times[c], speed = 0.0, q[MOST_OUTPUTS];
+    unkicked(scene, x, z);
+    double late = along(data, z + row * scene->columns, line); /* 0, but for one that is met because of others */
     for (int64_t j = 0; j < dim; j++) {
         const double d = data->transposed[j * data->lines + line];
         late += d * added(passing, scene, row, j, n - 1, x);

@@ -8,8 +8,8 @@ z₀ + δ with
 
 F the velocity with the sides held and G that with the sides which the rows have at x. The kicks take the jumps out of
 G, so that r is continuous: the trapezoidal rule is right for it to second order in the distance of its points, and a
-rule with half as many says how right. Times and kicks are those of the way as it is, δ included (``native/kicks.c``). A
-line that is met because of δ alone is found in the next step.
+rule with half as many says how right. Times and kicks are those of the way as it is, δ included (``native/kicks.c``). If
+it leads beyond lines that z₀ does not meet, the step is gone through once more with these among the crossings.
 
 Differences between merged neurons (passive rows) are kicked like their row, and at the crossing itself they change by
 their saltation k_c(d_lᵀw)/(d_lᵀẇ): they meet the line at another time.
@@ -26,11 +26,13 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import room_for
 from biasfree.dynamics.exact._field import Pulls
 from biasfree.dynamics.exact._kernels import ROUNDING, engine
+from biasfree.dynamics.exact._methods import basis
 from biasfree.native import address, structure
 
 _POINTS, _POINTS_BY_LINES = 16, 4  # parts of a step: where a form makes velocities cheap, and where all lines make them
 _FINER = 4  # times as many, where these are not enough and so many would be
 _OFF = 0.3  # part of its tolerance by which a row may be off for the points, as they say themselves
+_AGAIN = 4  # times that a step is gone through with more crossings, where these have led to others
 _MOST_OUTPUTS = 64  # as in native/engine.h
 _LARGEST = 2_000_000  # numbers to work with, 16 MB
 
@@ -117,8 +119,20 @@ def passing(step: Step, crossed: Crossings, limits: Limits, pulls: Pulls) -> Kic
     numbers = 2 * len(crossed.times) * rows + 3 * _FINER * points * rows * columns
     if step.pattern.span[crossed.pairs[:, 0]].any() or step.data.outputs > _MOST_OUTPUTS or numbers > _LARGEST:
         return None
-    crossed = crossed.take(np.argsort(crossed.times, kind="stable"))
     room = limits.atol + limits.rtol * np.abs(step.curve[-1, : len(step.pattern.side)]).max(axis=1)
+    for _ in range(_AGAIN):
+        kicks = _precise(step, crossed.take(np.argsort(crossed.times, kind="stable")), room, pulls, points)
+        if kicks is None:
+            return None
+        more = _met_besides(step, kicks, room)
+        if not len(more.times):
+            return kicks
+        crossed = Crossings(*(np.concatenate(both) for both in zip(crossed, more, strict=True)))
+    return None
+
+
+def _precise(step: Step, crossed: Crossings, room: np.ndarray, pulls: Pulls, points: int) -> Kicks | None:
+    """A step through its crossings, at as many points as it takes; None where that is not enough."""
     kicks = _followed(step, crossed, room, pulls, points)
     if kicks is None:
         return None
@@ -128,6 +142,26 @@ def passing(step: Step, crossed: Crossings, limits: Limits, pulls: Pulls) -> Kic
         kicks = _followed(step, crossed, room, pulls, _FINER * points)
         off = np.inf if kicks is None else float(np.max(_off(kicks, len(room)) / room))
     return kicks if off <= _OFF else None
+
+
+def _met_besides(step: Step, kicks: Kicks, room: Float[np.ndarray, "active"]) -> Crossings:
+    """Lines that rows have been led beyond, further than they may be off, without meeting them in z₀; and about when."""
+    dim, parts = step.data.directions.shape[1], len(kicks.rest) - 1
+
+    def sides(x: float, z: np.ndarray) -> Float[np.ndarray, "active lines"]:
+        kicks.add(x, z)
+        return kicks.side * (z[: len(room), :dim] @ step.data.transposed)
+
+    pairs = np.argwhere(sides(1.0, step.curve[-1].copy()) < -room[:, None])
+    if not len(pairs):
+        return Crossings(pairs, np.zeros(0))
+    x = np.arange(parts + 1) / parts
+    states = np.tensordot(basis(x), step.curve, axes=1)
+    products = np.stack([sides(*each)[tuple(pairs.T)] for each in zip(x.tolist(), states, strict=True)])
+    first = np.maximum(1, np.argmax(products < 0, axis=0))
+    before, after = products[first - 1, np.arange(len(pairs))], products[first, np.arange(len(pairs))]
+    part = np.clip(before / np.where(before > after, before - after, 1.0), 0.0, 1.0)
+    return Crossings(pairs, (first - 1 + part) / parts)
 
 
 def _off(kicks: Kicks, active: int) -> Float[np.ndarray, "active"]:
