@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import biasfree as bf
 from biasfree import Network, theory
 from biasfree.switching import Runner, Settled, _neurons, from_zero, settle, still_rests
+from biasfree.switching._box import least_pull
 from biasfree.switching._compiled import solved
-from biasfree.switching._filippov import _least_pull
 from biasfree.switching._sums import first_zero
 
 
@@ -25,7 +25,7 @@ def test_least_pull_is_a_minimum(seed: int, smaller: float, spread: float) -> No
     # Most such lines are crossed; a rest that is nearly across them makes them slid on.
     along = np.linalg.lstsq(directions.T, rest, rcond=None)[0] @ directions
     rest -= (1 - 10**smaller) * along
-    sides = _least_pull(directions, strength, rest)
+    sides = least_pull(directions, strength, rest)
     slope = strength * (directions @ (rest + (sides * strength) @ directions))
     noise = 1e-10 * np.abs(strength) * (np.linalg.norm(rest) + np.abs(strength).sum())
     assert (np.abs(sides) <= 1).all()
@@ -59,7 +59,7 @@ def test_whether_a_neuron_still_rests_is_what_the_rule_says(dim: int) -> None:
 def test_lines_slid_on_are_independent() -> None:
     """Of three lines in a plane, a neuron held at the origin of it slides on two at most."""
     directions = np.array([[1.0, 0.0], [0.0, 1.0], [np.sqrt(0.5), np.sqrt(0.5)]])
-    sides = _least_pull(directions, np.full(3, -1.0), np.array([0.1, 0.2]))
+    sides = least_pull(directions, np.full(3, -1.0), np.array([0.1, 0.2]))
     assert np.sum(np.abs(sides) < 1) <= 2
     np.testing.assert_allclose([0.1, 0.2] - sides @ directions, 0.0, atol=1e-14)
 

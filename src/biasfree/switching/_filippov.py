@@ -25,20 +25,16 @@ is none either, the neuron rests, and leaves as soon as there is one. Where stra
 stays there for good.
 """
 
-import functools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.linalg import lapack
 
-_ROUNDING, _FAR = 1e-11, 1e6
+from biasfree.switching._box import ROUNDING, in_the_box, least_pull, norm
+
 _WAYS = 4  # directions in which a way out of w = 0 is sought, those of the fastest growth
 _FEW_LINES = 16
-_DEPENDENT = 1e-14  # part of the largest singular value below which directions are dependent
-_EPSILON = float(np.finfo(float).eps)
 _SIDES_TRIED = 4  # lines slid on whose sides are tried one by one at w = 0
 
 
@@ -155,7 +151,7 @@ def settle(
     if held.size:
         others = side * strength
         others[held] = 0.0
-        side[held] = _least_pull(directions[held], strength[held], drift + others @ directions)
+        side[held] = least_pull(directions[held], strength[held], drift + others @ directions)
     inside = attracting & (np.abs(side) < 1)
     if not together:
         settled = Settled(side, inside, [])
@@ -183,7 +179,7 @@ def where_many_meet(
     """
     strength, drift = _of_size_one(sign * strength, sign * drift)
     ahead = directions[met] @ (drift + (side * strength) @ directions)
-    noise = _ROUNDING * (_norm(drift) + np.abs(strength).sum())
+    noise = ROUNDING * (norm(drift) + np.abs(strength).sum())
     if (sliding[met] | (side[met] * ahead >= -noise)).all():
         return Settled(side, sliding, [])
     others = side * strength
@@ -272,7 +268,7 @@ def _other_ways(
     if near:
         starts = {key: np.where(strength < 0, climbed.side, side) for key, side in starts.items()}
     others = [_climbed(directions, strength, drift, side, near) for side in starts.values()]
-    pulls = [0.0 if o.rests else float(_norm(drift + (o.side * strength) @ directions)) for o in others]
+    pulls = [0.0 if o.rests else float(norm(drift + (o.side * strength) @ directions)) for o in others]
     return others[pulls.index(max(pulls))] if max(pulls, default=0.0) > 0 else climbed
 
 
@@ -286,11 +282,11 @@ def _dead(
     directions: np.ndarray, strength: np.ndarray, drift: np.ndarray, onward: np.ndarray, held: np.ndarray
 ) -> Settled | None:
     """Sides straight on where nothing pulls, since no sample is seen: there a neuron stays for good."""
-    scale = _norm(drift) + np.abs(strength).sum()
+    scale = norm(drift) + np.abs(strength).sum()
     for number in range(2 ** min(len(held), _SIDES_TRIED)):
         side = onward.copy()
         side[held] = 1.0 - 2.0 * ((number >> np.arange(len(held))) & 1)
-        if _norm(drift + (side * strength) @ directions) <= _ROUNDING * scale:
+        if norm(drift + (side * strength) @ directions) <= ROUNDING * scale:
             return Settled(side, np.zeros(len(side), dtype=bool), [])
     return None
 
@@ -303,105 +299,21 @@ def _climbed(
     Of a neuron that rests only ``rests`` is asked: with ``near`` the ς of attracting lines are sought from these on.
     """
     side, attracting = side.copy(), strength < 0
-    scale = _norm(drift) + np.abs(strength).sum()
+    scale = norm(drift) + np.abs(strength).sum()
     held = np.flatnonzero(attracting)
     for _ in range(len(side) + 2):  # each round flips a repelling line for good, but for ties
         others = drift + np.where(attracting, 0.0, side * strength) @ directions
         if held.size and near:
-            side[held] = _in_the_box(directions[held], strength[held], others, side[held])
+            side[held] = in_the_box(directions[held], strength[held], others, side[held])
         elif held.size:
-            side[held] = _least_pull(directions[held], strength[held], others)
+            side[held] = least_pull(directions[held], strength[held], others)
         pull = others + (side * strength)[held] @ directions[held]
-        if _norm(pull) <= _ROUNDING * scale:
+        if norm(pull) <= ROUNDING * scale:
             return Settled(side, np.zeros(len(side), dtype=bool), [], rests=True)
         ahead = directions @ pull
-        wrong = ~attracting & (side * ahead < -_ROUNDING * scale)
+        wrong = ~attracting & (side * ahead < -ROUNDING * scale)
         if not wrong.any():
             break
         side[wrong] *= -1.0
     inside = attracting & (np.abs(side) < 1)
-    return Settled(np.where(inside | (np.abs(ahead) <= _ROUNDING * scale), side, np.sign(ahead)), inside, [])
-
-
-def _least_pull(
-    directions: Float[np.ndarray, "held dim"], strength: Float[np.ndarray, "held"], rest: Float[np.ndarray, "dim"]
-) -> Float[np.ndarray, "held"]:
-    """ς in [−1, 1] that make ‖rest + Σ ς q d‖ least; ends of the interval exactly."""
-    if len(directions) == 1:
-        value = -(directions @ rest) / strength
-        return np.where(np.abs(value) >= 1 - _ROUNDING, np.sign(value), value)
-    values = _in_the_box(directions, strength, rest)
-    while (free := np.flatnonzero(np.abs(values) < 1)).size > 1:
-        _, sizes, basis = np.linalg.svd(directions[free].T)
-        idle = basis[np.sum(sizes > _DEPENDENT * sizes.max(initial=0.0)) :].T
-        if not idle.size:
-            break
-        # Along a direction that changes nothing, up to the first bound.
-        way = idle[:, 0] / strength[free]
-        room = np.where(way != 0, (np.sign(way) - values[free]) / np.where(way != 0, way, 1.0), np.inf)
-        first = int(np.argmin(room))
-        values[free] += room[first] * way
-        values[free[first]] = np.sign(way[first])
-    return np.clip(values, -1.0, 1.0)
-
-
-def _in_the_box(
-    directions: np.ndarray, strength: np.ndarray, rest: np.ndarray, start: np.ndarray | None = None
-) -> np.ndarray:
-    """The ς in [−1, 1]^m that make ‖rest + Σ ς q d‖ least, by the active-set method: bounds are met exactly.
-
-    Of the variables at a bound one after the other is freed, as long as one wants to move inwards; the free ones go
-    to where their equations hold, or to the first bound on the way. It begins with all of them free, or at ``start``.
-    """
-    count, loads = len(strength), strength[:, None] * directions
-    values = np.zeros(count) if start is None else np.clip(start, -1.0, 1.0)
-    free = np.flatnonzero(np.abs(values) < 1)
-    noise = _ROUNDING * (_norm(rest) + np.abs(strength).sum())
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # lines may be as weak as 1e-300
-        for _ in range(10 * count + 100):
-            now = values[free]
-            values[free] = 0.0
-            target = _solved(directions[free], -rest - values @ loads) / strength[free]
-            size = np.abs(target)
-            target = np.where(
-                np.abs(size - 1) <= _ROUNDING, np.sign(target), np.minimum(np.maximum(target, -_FAR), _FAR)
-            )
-            step = target - now
-            room = np.where(np.abs(target) > 1, (np.sign(step) - now) / step, np.inf)
-            nearest = int(np.argmin(room)) if free.size else 0
-            if free.size and room[nearest] < 1:
-                values[free] = now + room[nearest] * step
-                values[free[nearest]] = np.sign(step[nearest])
-                free = np.delete(free, nearest)
-                continue
-            values[free] = target
-            inwards = np.sign(strength) * (directions @ (rest + values @ loads)) * values - noise
-            free = np.flatnonzero(np.abs(values) < 1)
-            inwards[free] = 0.0
-            first = int(np.argmax(inwards))
-            if inwards[first] <= 0:
-                break
-            free = np.sort(np.append(free, first))
-    return values
-
-
-def _solved(directions: Float[np.ndarray, "free dim"], pull: Float[np.ndarray, "dim"]) -> Float[np.ndarray, "free"]:
-    """The least z with Σ z d nearest to a pull: NumPy's lstsq, without what it takes to call it."""
-    count, dim = directions.shape
-    if not count:
-        return np.zeros(0)
-    room = np.zeros(max(count, dim))
-    room[:dim] = pull
-    return np.asarray(lapack.dgelsd(directions.T, room, *_room(dim, count), _EPSILON * max(count, dim))[0][:count])
-
-
-@functools.cache
-def _room(rows: int, columns: int) -> tuple[int, int]:
-    """What LAPACK wants to work in."""
-    numbers, integers, _ = lapack.dgelsd_lwork(rows, columns, 1)
-    return int(numbers), int(integers)
-
-
-def _norm(vector: np.ndarray) -> float:
-    """Of few entries: NumPy's own looks at what it is given for longer."""
-    return math.sqrt(vector @ vector)
+    return Settled(np.where(inside | (np.abs(ahead) <= ROUNDING * scale), side, np.sign(ahead)), inside, [])

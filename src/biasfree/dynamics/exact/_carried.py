@@ -4,7 +4,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact import _merging
 from biasfree.dynamics.exact._alone import Joined
@@ -15,10 +15,10 @@ from biasfree.dynamics.exact._kernels import line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
 from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, nobody_slides, with_more
+from biasfree.dynamics.exact._still import still
 from biasfree.dynamics.exact._ways import Happening
 
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
-_FEW_SAMPLES = 64  # by which it is first looked whether a neuron is active on any
 _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider
 _PARALLEL = 0.1  # part of rtol that merging may cost: neurons √(rtol/10) apart change their part of the output by that
 _APART = 0.4  # part of rtol at which the squared differences within a group have outgrown it: twice the angle above
@@ -63,7 +63,7 @@ class Carried:
         self._form: Form | None = None
         self._pulls: tuple[np.ndarray, np.ndarray, Pulls] | None = None
         self.riders = np.zeros(0, dtype=np.int64)
-        self.still = self._unseen(neurons)
+        self.still = still(neurons, data)
         self.still_neurons = neurons[self.still].copy()
         self.groups = _merging.reduced(neurons) if self.linear else self._grouped(neurons)
         self.z, owner = np.ascontiguousarray(self.groups.rows), self.groups.owner
@@ -88,18 +88,6 @@ class Carried:
             self.pattern.side[h] = np.where(ahead < 0, 1.0, -1.0)
             self._pulls = None
         return self.decide(h, lines)
-
-    def _unseen(self, neurons: np.ndarray) -> Int[np.ndarray, "still"]:
-        """Neurons of slope 0 inactive on every sample; and those that are zero."""
-        data = self.data
-        zero = ~neurons.any(axis=1)
-        if data.a != data.b or (data.by_loss and data.decay > 0):
-            return np.flatnonzero(zero)
-        inputs = data.position[:, None] * np.repeat(data.directions, np.diff(data.begin), axis=0)
-        # A few samples see nearly every neuron: only what they do not see is held against all.
-        unseen = np.flatnonzero(~_seen(neurons[:, : self.dim], inputs[:: max(1, len(inputs) // _FEW_SAMPLES)]))
-        unseen = unseen[~_seen(neurons[unseen, : self.dim], inputs)]
-        return np.union1d(unseen, np.flatnonzero(zero))
 
     def _grouped(self, neurons: np.ndarray) -> _merging.Merged:
         data, lines = self.data, len(self.data.directions)
@@ -390,15 +378,6 @@ class Carried:
         lin = self.data.a * (second.T @ products)
         even = self.data.b * (second.T @ (self.pattern.side * products))
         return bool(np.abs(even).max(initial=0.0) <= _DEAD * self.rtol * np.abs(lin).max(initial=0.0))
-
-
-def _seen(
-    first: Float[np.ndarray, "neurons dim"], inputs: Float[np.ndarray, "samples dim"]
-) -> Bool[np.ndarray, "neurons"]:
-    """Which neurons are active on one of the samples, or at its edge."""
-    size, reach = np.abs(first).max(axis=1, initial=0.0), np.abs(inputs).max(axis=1, initial=0.0)
-    parts = zip(chunks(first, len(inputs)), chunks(size[:, None], len(inputs)), strict=True)
-    return np.concatenate([(part @ inputs.T >= -ON_A_LINE * large * reach).any(axis=1) for part, large in parts])
 
 
 def _keys(pattern: Pattern) -> np.ndarray:

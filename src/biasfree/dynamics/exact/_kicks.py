@@ -8,8 +8,8 @@ z₀ + δ with
 
 F the velocity with the sides held and G that with the sides which the rows have at x. The kicks take the jumps out of
 G, so that r is continuous: the trapezoidal rule is right for it to second order in the distance of its points, and a
-rule with half as many says how right. Times and kicks are those of the way as it is, δ included (``native/kicks.c``). If
-it leads beyond lines that z₀ does not meet, the step is gone through once more with these among the crossings.
+rule with half as many says how right. Times and kicks are those of the way as it is, δ included (``native/kicks.c``).
+If it leads beyond lines that z₀ does not meet, the step is gone through once more with these among the crossings.
 
 Differences between merged neurons (passive rows) are kicked like their row, and at the crossing itself they change by
 their saltation k_c(d_lᵀw)/(d_lᵀẇ): they meet the line at another time.
@@ -145,7 +145,7 @@ def _precise(step: Step, crossed: Crossings, room: np.ndarray, pulls: Pulls, poi
 
 
 def _met_besides(step: Step, kicks: Kicks, room: Float[np.ndarray, "active"]) -> Crossings:
-    """Lines that rows have been led beyond, further than they may be off, without meeting them in z₀; and about when."""
+    """Lines that rows were led beyond, further than they may be off, and that z₀ does not meet; and about when."""
     dim, parts = step.data.directions.shape[1], len(kicks.rest) - 1
 
     def sides(x: float, z: np.ndarray) -> Float[np.ndarray, "active lines"]:
