@@ -230,7 +230,10 @@ def branched(run: bf.Trajectory) -> bool:
 
 
 def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:
-    """The largest difference at common saved times: of losses in units of the first, of weights of the largest."""
+    """The largest difference at common saved times: of losses in units of the first, of weights of the largest.
+
+    Under decay, L may begin at nothing and grow: then the objective is the unit.
+    """
     shared = [
         (i, j)
         for i, t in enumerate(one.times)
@@ -246,7 +249,8 @@ def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:
         off = max(off, abs(loss_of(one, ends[0]) - loss_of(two, ends[1])))
     scale = max(np.abs(layer).max() for run in (one, two) for layer in run.weights)
     gaps = [np.abs(a - b).max() / scale if scale else 0.0 for a, b in pairs]
-    gaps.append(off / one.losses[0] if one.losses[0] else off)
+    unit = objective(one)[0] if one.settings["weight_decay"] and one.settings["clock"] == "time" else one.losses[0]
+    gaps.append(off / unit if unit else off)
     return float(max(gaps))
 
 

@@ -7,6 +7,7 @@ enum { MOST_TERMS = 40, MOST_SWEEPS = 30 }; /* never reached: both converge long
 
 #define SERIES 3.0     /* |z| below which φ's formulas cancel, up to 30 times for φ₈ */
 #define LARGEST_Z 700.0 /* e^z is no number much beyond */
+#define OVERGROWN 1e4  /* growth of a light row over an arc beyond which eight points do not follow it */
 #define NEGLIGIBLE 1e-17
 #define ORTHOGONAL 1e-15
 
@@ -268,6 +269,12 @@ typedef struct {
     int64_t arcs, count;
 } Ride;
 
+static double size_of(const double *row, int64_t columns) {
+    double size = 0.0;
+    for (int64_t j = 0; j < columns; j++) size = largest(size, fabs(row[j]));
+    return size;
+}
+
 /* Fill in the rows that ride, `states` (arcs, 8, rows, columns); how many arcs there are before one of them is light no
    more. Between nodes they are pulled by the mean of the pulls up to each. */
 PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data, const Pattern *pattern, const Desk *desk) {
@@ -301,6 +308,7 @@ PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data,
             if (ride->riding[i] >= pattern->active) continue;
             for (int64_t j = 0; j < columns; j++) square += row[j] * row[j];
             if (!(square <= ride->bound[n])) return n;
+            if (size_of(row, columns) > OVERGROWN * size_of(before + ride->riding[i] * columns, columns)) return n;
         }
     }
     return ride->arcs;

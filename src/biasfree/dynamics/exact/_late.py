@@ -217,10 +217,11 @@ class LateStep:
         grid: list[float] = []
         last = 0.0
         for end in ends.tolist():
-            parts = max(1, math.ceil(min((end - last) * rate / _LIGHT_GROWTH, _STRETCHES)))
-            grid += (last + (end - last) * np.arange(1, parts + 1) / parts).tolist()
+            parts = max(1.0, np.ceil((end - last) * rate / _LIGHT_GROWTH))  # of which there may be millions
+            few = np.arange(1, 1 + min(parts, _STRETCHES - len(grid)))
+            grid += (last + (end - last) * few / parts).tolist()
             last = end
-        return np.array(grid[:_STRETCHES])
+        return np.array(grid)
 
     def _fastest(self) -> float:
         """The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}."""
