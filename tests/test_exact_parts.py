@@ -322,6 +322,19 @@ class TestLate:
             expected = [expm(time * (pulled - decay * np.eye(dim + outputs))) @ row for time in times]
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
+    @pytest.mark.parametrize("length", [10.0, 1e4, 3e4, 1e8])
+    def test_a_light_row_grows_by_what_it_is_however_long_the_step(self, length: float) -> None:
+        """A heavy row has fitted one of two samples; a light one grows by the other, at the rate ½ (wide seed 1465)."""
+        data = by_line(lines(np.eye(2)), bf.Dataset(np.eye(2), np.ones(2)), 0.0, "square", "time", 0.0)
+        z = np.array([[1.0, -1e-3, 1.0], [-1e-63, 1e-60, 1e-60]])
+        pattern = nobody_slides(np.where(z[:, :2] @ data.transposed < 0, -1.0, 1.0), np.arange(2), 2)
+        step = LateStep(z, data, pattern, 1e-9)
+        assert step.try_length(length, 1e-9, 0.0) <= 1
+        arcs = step.arcs()
+        assert 0 < len(arcs) <= 300
+        for time in (1e-3, 1.0, min(step.reaches, 100.0)):
+            np.testing.assert_allclose(step.at(time)[1, 1:], 1e-60 * math.exp(0.5 * time), rtol=1e-8)
+
     @pytest.mark.parametrize(
         ("slope", "loss", "outputs"), [(0.0, "square", 1), (1.0, "square", 2), (0.3, "cross-entropy", 3)]
     )

@@ -20,8 +20,8 @@ within their surfaces: J is projected on them.
 
 **Light rows**, too small for the output to notice, and passive ones are no part of J, where they would drown in
 rounding. They obey ż = [[−λ, M], [Mᵀ, −λ]]z with the M of the others' way, of which the mean up to each time is taken
-(Magnus' first term), over arcs so short that nothing grows by more than e² in one. A step ends before one of them
-ceases to be light.
+(Magnus' first term), over arcs so short that nothing grows by more than e² in one, and less where rtol asks for it. A
+step ends before one of them ceases to be light.
 """
 
 import math
@@ -45,7 +45,9 @@ from biasfree.native import WHOLE, address, room, structure
 
 ORDER = 8  # of a step: its error's estimate is a term in h^8
 _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow
-_LIGHT_GROWTH = 2.0  # largest growth of a light row over an arc, so that eight points follow it
+# Growth of a light row over an arc that eight points follow, in e-folds, and how far they are off then (by its eighth
+# power).
+_LIGHT_GROWTH, _LIGHT_OFF = 2.0, 5e-7
 _STRETCHES = 300  # of one step at most
 _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
@@ -90,6 +92,7 @@ class LateStep:
         self.length, self.reaches, self._ways = 0.0, 0.0, list[Arc]()
         self._end, self._energies = z, np.zeros((0, len(NODES)))
         self.bend, self._tolerances = np.zeros((len(POWERS), len(self.modes.rates))), np.zeros(len(self.heavy))
+        self._growth = _LIGHT_GROWTH
         self._curve: Float[np.ndarray, "8 modes"] | None = None  # the modes' way, where Newton's method found it
 
     def try_length(self, length: float, rtol: float, atol: float, solve: bool = True) -> float:
@@ -98,6 +101,7 @@ class LateStep:
         Where the iteration diverges that is infinite, unless Newton's method is to ``solve`` it.
         """
         self.length, self._curve = length, None
+        self._growth = _LIGHT_GROWTH * min(1.0, (rtol / _LIGHT_OFF) ** 0.125)
         self._tolerances = atol + rtol * np.abs(self.z[self.heavy]).max(axis=1, initial=0.0)
         self.bend, left, error = self.modes.collocated(length, self._tolerances)
         if left < np.inf or not solve:
@@ -217,7 +221,7 @@ class LateStep:
         grid: list[float] = []
         last = 0.0
         for end in ends.tolist():
-            parts = max(1.0, np.ceil((end - last) * rate / _LIGHT_GROWTH))  # of which there may be millions
+            parts = max(1.0, np.ceil((end - last) * rate / self._growth))  # of which there may be millions
             few = np.arange(1, 1 + min(parts, _STRETCHES - len(grid)))
             grid += (last + (end - last) * few / parts).tolist()
             last = end
