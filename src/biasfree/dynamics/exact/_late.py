@@ -36,6 +36,7 @@ from biasfree.dynamics.exact._balance import Own
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc, room_for
 from biasfree.dynamics.exact._kernels import engine
+from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
 from biasfree.dynamics.exact._modes import FIT, POWERS, SETTLED, TOP, Frame, Modes
@@ -49,6 +50,8 @@ _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may fol
 # power).
 _LIGHT_GROWTH, _LIGHT_OFF = 2.0, 5e-7
 _STRETCHES = 300  # of one step at most
+_NEARLY = 1 - 1e-9  # of the way to where an arc ends anyway
+_GONE = 1e-12  # of a light row, the part that is not seen
 _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
 _NEWTON_TURNS = 12  # of Newton's method: from far away it comes near slowly, and then in two or three
@@ -217,15 +220,36 @@ class LateStep:
         ends = np.minimum(first * 2.0 ** np.arange(doublings + 1), self.length)
         if not self.riding.size:
             return ends
-        rate = float(_sizes(self._light_pulls()).max())
-        grid: list[float] = []
-        last = 0.0
+        paces, grid, now = self._light_paces(), list[float](), 0.0
         for end in ends.tolist():
-            parts = max(1.0, np.ceil((end - last) * rate / self._growth))  # of which there may be millions
-            few = np.arange(1, 1 + min(parts, _STRETCHES - len(grid)))
-            grid += (last + (end - last) * few / parts).tolist()
-            last = end
+            while now < end and len(grid) < _STRETCHES:
+                rate = max(rate for rate, until in paces if now < until)
+                span = self._growth / rate if rate > 0 else np.inf
+                now = now + span if now + span < _NEARLY * end else end
+                grid.append(now)
         return np.array(grid)
+
+    def _light_paces(self) -> list[tuple[float, float]]:
+        """Rates by which parts of light rows change, and until when they can be seen in them.
+
+        Of M = UΣVᵀ a row has parts that grow by σ, that fade by σ, and that nothing pulls; all fade by decay.
+        """
+        rows, pulls, decay = self.z[self.riding], self._light_pulls(), self.modes.decay
+        rows, pulls, dim = rows[rows.any(axis=1)], pulls[rows.any(axis=1)], pulls.shape[1]
+        if not len(rows):
+            return [(0.0, np.inf)]
+        left, sizes, right = np.linalg.svd(pulls, full_matrices=False)
+        along = np.einsum("hd,hdk->hk", rows[:, :dim], left), np.einsum("hk,hjk->hj", rows[:, dim:], right)
+        own = lengths(rows)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fading = lengths(along[0] - along[1]) / own
+            idle = np.abs(1 - (lengths(along[0]) / own) ** 2 - (lengths(along[1]) / own) ** 2)
+            gone = [np.log(np.maximum(part / _GONE, 1.0)) / rate for part, rate in
+                    ((fading, 2 * sizes[:, 0]), (np.sqrt(idle), sizes[:, 0]))]  # fmt: skip
+        fades, rests = (float(np.nan_to_num(times, nan=0.0, posinf=np.inf).max()) for times in gone)
+        return [
+            (float(np.abs(sizes - decay).max()), np.inf), (float(sizes.max()) + decay, fades), (decay, rests)
+        ]  # fmt: skip
 
     def _fastest(self) -> float:
         """The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}."""
