@@ -322,6 +322,16 @@ class TestLate:
             expected = [expm(time * (pulled - decay * np.eye(dim + outputs))) @ row for time in times]
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
+    def test_a_heavy_row_that_fades_is_not_followed_into_rounding(self) -> None:
+        """No sample sees it: it fades as e^{−t}, and a sum of modes would leave 1e-17 of it (wide seed 6318)."""
+        data = by_line(lines(np.eye(2)), bf.Dataset(np.eye(2), np.ones(2)), 0.0, "square", "time", 1.0)
+        z = np.array([[-1.0, -0.5, 1.0]])
+        step = LateStep(z, data, nobody_slides(-np.ones((1, 2)), np.arange(1), 2), 1e-9)
+        assert step.try_length(300.0, 1e-9, 0.0) <= 1
+        assert step.arcs()
+        assert 0 < step.reaches < 7
+        np.testing.assert_allclose(step.at(step.reaches), math.exp(-step.reaches) * z, rtol=1e-12)
+
     @pytest.mark.parametrize("length", [10.0, 1e4, 3e4, 1e8])
     def test_a_light_row_grows_by_what_it_is_however_long_the_step(self, length: float) -> None:
         """A heavy row has fitted one of two samples; a light one grows by the other, at the rate ½ (wide seed 1465)."""

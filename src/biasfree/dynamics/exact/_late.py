@@ -51,6 +51,8 @@ _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may fol
 _LIGHT_GROWTH, _LIGHT_OFF = 2.0, 5e-7
 _STRETCHES = 300  # of one step at most
 _NEARLY = 1 - 1e-9  # of the way to where an arc ends anyway
+_VANISHES = 1e-280  # far below anything that could grow again; decay does not make less of float64's least numbers
+_FADED = 1e-3  # of its first size, what a heavy row may fade to in a step: it is a sum of modes
 _GONE = 1e-12  # of a light row, the part that is not seen
 _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
@@ -195,12 +197,19 @@ class LateStep:
         states[:, self.heavy] += self.modes.shown(places)
         states = states.reshape(*times.shape, *self.z.shape)
         kept = self._ride(states, ends - begins) if self.riding.size else len(ends)
+        kept = min(kept, self._before_rounding(states[:, -1]))
         curves = (FROM_NODES @ states[:kept].reshape(kept, len(NODES), self.z.size)).reshape(kept, *states.shape[1:])
         self._ways = [Arc(*each) for each in zip(begins.tolist(), ends.tolist(), curves, strict=False)]
         self.reaches = float(ends[kept - 1]) if kept else 0.0
         self._end = states[kept - 1, -1]
         self._energies = self._worked(times, places)[:kept]
         return self._ways
+
+    def _before_rounding(self, ends: Float[np.ndarray, "arcs rows columns"]) -> int:
+        """How many arcs there are before a heavy row has faded so far that it is made of what rounding leaves."""
+        begin, sizes = (np.abs(rows[..., self.heavy, :]).max(axis=-1, initial=0.0) for rows in (self.z, ends))
+        faded = (sizes < _FADED * begin).any(axis=-1)
+        return int(np.argmax(faded)) if faded.any() else len(ends)
 
     def _worked(
         self, times: Float[np.ndarray, "arcs 8"], places: Float[np.ndarray, "nodes modes"]
@@ -235,21 +244,21 @@ class LateStep:
         Of M = UΣVᵀ a row has parts that grow by σ, that fade by σ, and that nothing pulls; all fade by decay.
         """
         rows, pulls, decay = self.z[self.riding], self._light_pulls(), self.modes.decay
-        rows, pulls, dim = rows[rows.any(axis=1)], pulls[rows.any(axis=1)], pulls.shape[1]
+        moves = np.abs(rows).max(axis=1) > _VANISHES
+        rows, pulls, dim = rows[moves], pulls[moves], pulls.shape[1]
         if not len(rows):
             return [(0.0, np.inf)]
         left, sizes, right = np.linalg.svd(pulls, full_matrices=False)
-        along = np.einsum("hd,hdk->hk", rows[:, :dim], left), np.einsum("hk,hjk->hj", rows[:, dim:], right)
-        own = lengths(rows)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fading = lengths(along[0] - along[1]) / own
-            idle = np.abs(1 - (lengths(along[0]) / own) ** 2 - (lengths(along[1]) / own) ** 2)
-            gone = [np.log(np.maximum(part / _GONE, 1.0)) / rate for part, rate in
-                    ((fading, 2 * sizes[:, 0]), (np.sqrt(idle), sizes[:, 0]))]  # fmt: skip
-        fades, rests = (float(np.nan_to_num(times, nan=0.0, posinf=np.inf).max()) for times in gone)
-        return [
-            (float(np.abs(sizes - decay).max()), np.inf), (float(sizes.max()) + decay, fades), (decay, rests)
-        ]  # fmt: skip
+        paces = [(float(np.abs(sizes - decay).max()), np.inf)]
+        pulled = sizes[:, 0] > 0
+        if not pulled.any():
+            return paces
+        rows, rate = rows[pulled] / lengths(rows[pulled])[:, None], sizes[pulled, 0]
+        first = np.einsum("hd,hdk->hk", rows[:, :dim], left[pulled])
+        second = np.einsum("hk,hjk->hj", rows[:, dim:], right[pulled])
+        fading, idle = lengths(first - second), np.sqrt(np.abs(1 - lengths(first) ** 2 - lengths(second) ** 2))
+        fades, rests = (np.log(np.maximum(part / _GONE, 1.0)) / rate for part in (fading, idle))
+        return [*paces, (float(rate.max()) + decay, 0.5 * float(fades.max())), (decay, float(rests.max()))]
 
     def _fastest(self) -> float:
         """The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}."""
