@@ -125,7 +125,7 @@ def gradient_flow(
         time = outcome.last[0]
         because = f"the exact flow was stuck at {plan.axis} = {time:.6g}; {other} went on from there"
         return finished(_taken_up(plan, outcome, other, progress), other, because, exact_until=time)
-    if outcome.status.complete and not result.status.complete and not _guard.is_lost_to_rounding(result):
+    if outcome.status.complete and not result.status.complete:
         refused = result.status.message.split(". ")[0]
         left = plan.max_work - outcome.counts.work
         if plan.rtol * _TIGHTER >= _TIGHTEST:  # mostly one decision that was too close at this tolerance
@@ -135,7 +135,8 @@ def gradient_flow(
             if again.status.complete or again.status.name == "interrupted":
                 return again
             left -= again.counts.work
-        if left <= 0:  # what was refused says by how much, and came to the end
+        # What was refused says by how much, and came to the end; adaptive steps would lose as much and not say so.
+        if left <= 0 or _guard.is_lost_to_rounding(result):
             return result
         because = f"the exact flow's result was {refused}"
         steps = dataclasses.replace(plan, max_work=left)

@@ -49,7 +49,7 @@ def judged(trajectory: Trajectory) -> Trajectory:
 
 
 def is_lost_to_rounding(trajectory: Trajectory) -> bool:
-    """Whether neurons that faded and grew again are beyond float64: no other method would do better, nor say so."""
+    """Whether neurons that faded and grew again may be lost: adaptive steps would do no better, nor say so."""
     return bool(trajectory.counts.regrowth_error > _most_regrowth(trajectory))
 
 
@@ -98,7 +98,7 @@ def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float, str]]:
     yield "the energy gap", trajectory.energy_gap, _FLOOR + allowed + noise, advice
     yield "the inadmissible slide", trajectory.admissibility, _FLOOR + _ADMISSIBILITY * rtol, advice
     yield "the rise of the objective above its start", _rise(trajectory) / scale, _FLOOR + _RISE * rtol + noise, advice
-    advice = "No method in float64 does better: begin with larger weights, or ask for no more than that."
+    advice = "Use a smaller rtol; if that says the same, float64 cannot tell, and only larger first weights would."
     faded = "what rounding may have made of neurons that faded and grew again"
     yield faded, trajectory.counts.regrowth_error, _most_regrowth(trajectory), advice
 
