@@ -248,6 +248,8 @@ class LateStep:
         rows, pulls, dim = rows[moves], pulls[moves], pulls.shape[1]
         if not len(rows):
             return [(0.0, np.inf)]
+        if not np.isfinite(pulls).all():
+            return [(np.inf, np.inf)]  # no arc has any length: the step is given up
         left, sizes, right = np.linalg.svd(pulls, full_matrices=False)
         paces = [(float(np.abs(sizes - decay).max()), np.inf)]
         pulled = sizes[:, 0] > 0
