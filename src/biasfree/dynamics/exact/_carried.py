@@ -1,6 +1,7 @@
 """The network as the exact flow carries it: few rows, the pattern they move by, and all neurons back from them."""
 
 import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -301,18 +302,18 @@ class Carried:
         self.pattern.side[own] = np.where(products * side < -ON_A_LINE * size, -side, side)
         self._pulls = None
 
-    def merge(self) -> bool:
-        """Group afresh if that makes fewer groups or some riders must leave; whether there are fewer."""
+    def merge(self, part: float) -> bool:
+        """Group afresh if that saves this part of the groups or some riders must leave; whether there are fewer."""
         self._let_off(self._leaving())
         count = len(self.groups.groups)
-        if count > 1 and not self.linear and self._some_parallel():
-            self.regroup(fewer_than=count)
+        most = count - max(1, math.ceil(part * count))
+        if most > 0 and not self.linear and self._parallel() <= most:
+            self.regroup(most)
         return len(self.groups.groups) < count
 
-    def _some_parallel(self) -> bool:
-        """Whether two active rows might merge."""
-        rows = np.arange(self.active)
-        return len(_merging.alike(self.z, rows, _keys(self.pattern), 3 * self.tolerance)) < self.active
+    def _parallel(self) -> int:
+        """How many groups, at least, the active rows might make."""
+        return len(_merging.alike(self.z, np.arange(self.active), _keys(self.pattern), 3 * self.tolerance))
 
     def _leaving(self) -> np.ndarray:
         """Riders that must leave; those that have become ordinary members are riders no more."""
@@ -335,13 +336,13 @@ class Carried:
         own = groups.rows[alone, : self.dim] @ self.data.transposed
         self._take(groups, with_more(self.pattern, np.where(own < 0, -1.0, 1.0)), np.concatenate([leaders, alone]))
 
-    def regroup(self, fewer_than: int | None = None) -> None:
-        """Group afresh, since some group has come apart, or if that makes fewer groups."""
+    def regroup(self, most: int | None = None) -> None:
+        """Group afresh, since some group has come apart, or if that makes at most so many groups."""
         neurons, row_of = self.groups.restored(self.z), self.groups.row_of
         ordinary = np.ones(len(neurons), dtype=bool)
         ordinary[self.still] = ordinary[self.riders] = False
         members = _merging.alike(neurons, np.flatnonzero(ordinary), _keys(self.pattern)[row_of], self.tolerance)
-        if fewer_than is not None and len(members) >= fewer_than:
+        if most is not None and len(members) > most:
             return
         if self.riders.size:
             # Each with the group that its old group's largest neuron is in.
@@ -350,7 +351,7 @@ class Carried:
                 home[some] = index
             home = home[[group.members[0] for group in self.groups.groups]][row_of[self.riders]]
             members = [np.concatenate([some, self.riders[home == index]]) for index, some in enumerate(members)]
-        groups, leaders = self.groups.changed(neurons, members, self.z, fewer_than is None)
+        groups, leaders = self.groups.changed(neurons, members, self.z, most is None)
         self._take(groups, self.pattern, leaders)
 
     def _take(self, groups: _merging.Merged, pattern: Pattern, leaders: np.ndarray) -> None:

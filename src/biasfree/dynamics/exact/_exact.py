@@ -157,11 +157,9 @@ def _done(state: State) -> tuple[int, float, int, int]:
 
 def _worked(piece: Piece, state: State, before: tuple[int, float, int, int]) -> float:
     """What a piece has cost, in units of ``dynamics._work``."""
-    now = state.carried
-    products = now.active * now.pattern.side.shape[1] * now.z.shape[1]
     evaluations, algebra, events, decided = (new - old for new, old in zip(_done(state), before, strict=True))
     each = _PIECES.get(piece.how, _PIECE)
-    return each + _PRODUCT * products * evaluations + _ALGEBRA * algebra + _EVENT * events + _DECIDED * decided
+    return each + _PRODUCT * state.products * evaluations + _ALGEBRA * algebra + _EVENT * events + _DECIDED * decided
 
 
 def _ended(piece: Piece, status: Status) -> Piece:

@@ -20,10 +20,10 @@ from biasfree.dynamics.exact._travel import Wanted, travel
 
 _MERGE_EVERY, _MERGE_SOON, _MERGE_LATER = 25, 4, 50  # steps between looks for parallel neurons: a look costs a few
 _MERGE_SMALL = 60  # and where a step is a matter of microseconds: there a look costs thirty (measured)
+_WORTH_MERGING = 1 / 4  # of the groups that merging must save there: it costs a hundred steps
 _MERGE_SELDOM = 400  # and at most where groups have been parted
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
 _WATCH = 8  # steps between looks whether decay has made a row vanish
-_DIRECT = 1_500  # multiplications in the velocity of all rows up to which every event may cut a step of all of them
 _TOGETHER = 64  # steps taken at once there
 _BETWEEN = "steps between events"  # and what they are called
 _STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which others are asked (``_rest``)
@@ -53,7 +53,7 @@ class Explicit:
         if until - began <= _unresolved(began):  # nothing can be added to the time that is short of the end
             state.time, z, energy = until, now.z, state.energy
             return Piece(began, until, lambda t: view.point(z, energy, t), "explicit steps of order 8", 0)
-        piece = self._travelled(until) if self._is_small() and not self._not_plain else None
+        piece = self._travelled(until) if self.state.is_small and not self._not_plain else None
         if piece is not None:
             return piece
         self._not_plain = False
@@ -74,14 +74,6 @@ class Explicit:
             view = state.view()
         ended = self._end(steps, events, met, until, began)
         return self._piece(steps, self._how(order), view, began, until, ended)
-
-    def _is_small(self) -> bool:
-        """Whether a step of all rows costs so little that events may cut it."""
-        now = self.state.carried
-        products = now.active * now.pattern.side.shape[1] * now.z.shape[1]
-        return (
-            0 < products <= _DIRECT and now.dim > 1 and not now.riders.size and not (now.pattern.span == now.dim).any()
-        )
 
     def _travelled(self, until: float) -> Piece | None:
         """Steps through plain events; None where the next one is not plain."""
@@ -129,7 +121,7 @@ class Explicit:
 
     def _how(self, order: int) -> str:
         """What steps that Python took are called."""
-        return _BETWEEN if self._is_small() else f"explicit steps of order {order}"
+        return _BETWEEN if self.state.is_small else f"explicit steps of order {order}"
 
     def _failed(self, status: Status) -> Piece:
         """Nothing more can be done here."""
@@ -192,7 +184,7 @@ class Explicit:
         noted = []
         if events:
             event, end = events[0], events[0].time
-            if not self._is_small():
+            if not self.state.is_small:
                 whole = Step(length, steps.curves[-1], now.data, now.pattern, now.form())
                 steps.joined = self._joined(whole, events, met)
                 event, end = steps.joined.event, steps.joined.end
@@ -248,7 +240,7 @@ class Explicit:
                 state.restart(by_moments(state.plan.dataset, state.plan.weight_decay, now.data.a))
                 return
             before = now.z
-            soon = now.merge() or now.riders.size
+            soon = now.merge(_WORTH_MERGING if self.state.is_small else 0.0) or now.riders.size
             later = max(self._merge_wait, min(2 * self._merge_wait, _MERGE_LATER))
             self._merge_wait = self._soonest_merge if soon else later
             if now.z is not before:
@@ -259,7 +251,7 @@ class Explicit:
         now = self.state.carried
         if len(now.groups.groups) > _MANY_GROUPS or now.riders.size:
             return _MERGE_SOON
-        return _MERGE_SMALL if self._is_small() else _MERGE_EVERY
+        return _MERGE_SMALL if self.state.is_small else _MERGE_EVERY
 
 
 def _unresolved(time: float) -> float:

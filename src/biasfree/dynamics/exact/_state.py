@@ -29,6 +29,7 @@ _ABSOLUTE = 1e-290  # every row is judged by its own size: one that is negligibl
 _OVERHEAD = 12_000  # multiplications that cost as much as a step's bookkeeping (measured)
 _STEPS = 8  # taken together at most
 _ENTRIES, _PRODUCTS = 200_000, 5_000_000  # kept of them, and multiplied in one evaluation of all, at most: Ctrl-C waits
+_DIRECT = 1_500  # multiplications in the velocity of all rows up to which every event may cut a step of all of them
 _FLOOD = 1000  # events without a step of time among them after which the flow is stuck
 _MOST_EVENTS = 1_000_000  # rows of the table of events up to which every neuron of a group is named
 
@@ -114,8 +115,8 @@ class State:
     def moved(self) -> None:
         """The rows or their pattern are others than a step left them: find their velocity afresh."""
         now = self.carried
-        (rows, columns), lines = now.z.shape, now.pattern.side.shape[1]
-        entries, products = rows * columns, max(1, now.active * lines * columns)
+        (rows, columns), products = now.z.shape, max(1, self.products)
+        entries = rows * columns
         self.steps = int(min(_STEPS, max(1, _ENTRIES // (8 * max(entries, 1))), max(1, _PRODUCTS // products)))
         shape = (self.steps, rows, columns)
         if shape != self._shape:
@@ -155,6 +156,21 @@ class State:
     def is_finite(self) -> bool:
         """Whether rows and energy are numbers."""
         return math.isfinite(self.energy) and math.isfinite(self.size)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a step of all rows costs so little that every event may cut it (``_travel``)."""
+        now = self.carried
+        return (
+            0 < self.products <= _DIRECT
+            and now.dim > 1 and not now.riders.size and not (now.pattern.span == now.dim).any()
+        )  # fmt: skip
+
+    @property
+    def products(self) -> int:
+        """Multiplications in the velocity of the active rows."""
+        now = self.carried
+        return now.active * now.pattern.side.shape[1] * now.z.shape[1]
 
     @property
     def level(self) -> float:
