@@ -1,15 +1,14 @@
-/* Exponential steps and the rows that ride along: the inner loops of biasfree/dynamics/exact/_late.py, which has the equations. */
+/* Exponential steps: the inner loops of biasfree/dynamics/exact/_modes.py and _late.py, which has the equations. */
 
 #include "engine.h"
 
 enum { POINTS = NODES - 1 };  /* of a step beside its beginning, and degrees of what J leaves of the velocity */
-enum { MOST_TERMS = 40, MOST_SWEEPS = 30 }; /* never reached: both converge long before */
+enum { MOST_TERMS = 40 };     /* never reached: the series converges long before */
 
 #define SERIES 3.0     /* |z| below which φ's formulas cancel, up to 30 times for φ₈ */
 #define LARGEST_Z 700.0 /* e^z is no number much beyond */
-#define OVERGROWN 1e4  /* growth of a light row over an arc beyond which eight points do not follow it */
 #define NEGLIGIBLE 1e-17
-#define ORTHOGONAL 1e-15
+#define UNSEEN 0.1     /* part of the tolerance below which a fading direction needs no short arcs */
 
 /* J's modes, and what a step along them is judged by. */
 typedef struct {
@@ -183,133 +182,20 @@ PUBLIC void biasfree_collocate(double length, const Modes *modes, const Rules *r
     solved->error = judged(solved->change, modes, solved->shown);
 }
 
-/* M = UΣVᵀ by Jacobi's rotations of M's columns: left is UΣ, (dim, outputs), right is V. */
-static void rotate(double *left, double *right, int64_t dim, int64_t outputs) {
-    memset(right, 0, sizeof(double) * (size_t)(outputs * outputs));
-    for (int64_t k = 0; k < outputs; k++) right[k * outputs + k] = 1.0;
-    for (int sweep = 0, turned = 1; turned && sweep < MOST_SWEEPS; sweep++) {
-        turned = 0;
-        for (int64_t p = 0; p < outputs; p++)
-            for (int64_t q = p + 1; q < outputs; q++) {
-                double one = 0.0, other = 0.0, both = 0.0;
-                for (int64_t j = 0; j < dim; j++) {
-                    const double a = left[j * outputs + p], b = left[j * outputs + q];
-                    one += a * a;
-                    other += b * b;
-                    both += a * b;
-                }
-                if (!(fabs(both) > ORTHOGONAL * sqrt(one) * sqrt(other))) continue;
-                turned = 1;
-                const double tau = (other - one) / (2.0 * both);
-                const double t = (tau < 0.0 ? -1.0 : 1.0) / (fabs(tau) + sqrt(1.0 + tau * tau));
-                const double c = 1.0 / sqrt(1.0 + t * t), s = c * t;
-                for (int64_t j = 0; j < dim + outputs; j++) {
-                    double *row = j < dim ? left + j * outputs : right + (j - dim) * outputs;
-                    const double a = row[p], b = row[q];
-                    row[p] = c * a - s * b;
-                    row[q] = s * a + c * b;
-                }
-            }
-    }
-}
-
-/* e^{tA}z of one row with A = [[−λ, M], [Mᵀ, −λ]]: along M's singular vectors a hyperbolic rotation, elsewhere only
-   decay. cosh and sinh go with the decay, each exponential by itself: neither overflows unless the row does. `room` is
-   for (dim + outputs, outputs). */
-static void propagate(const double *row, const double *matrix, double decay, double time, int64_t dim, int64_t outputs,
-                      double *to, double *room) {
-    const double fades = exp(-decay * time);
-    double *left = room, *right = room + dim * outputs;
-    int moves = 0;
-    for (int64_t j = 0; j < dim + outputs; j++) {
-        to[j] = fades * row[j];
-        moves = moves || row[j] != 0.0;
-    }
-    if (!moves) { /* what would make it grow may overflow */
-        memset(to, 0, sizeof(double) * (size_t)(dim + outputs));
-        return;
-    }
-    memcpy(left, matrix, sizeof(double) * (size_t)(dim * outputs));
-    rotate(left, right, dim, outputs);
-    for (int64_t k = 0; k < outputs; k++) {
-        double square = 0.0, one = 0.0, other = 0.0;
-        for (int64_t j = 0; j < dim; j++) square += left[j * outputs + k] * left[j * outputs + k];
-        const double size = sqrt(square);
-        if (size == 0.0) continue;
-        for (int64_t j = 0; j < dim; j++) { /* of length one: so w = ±v stays exact in one dimension */
-            left[j * outputs + k] /= size;
-            one += left[j * outputs + k] * row[j];
+/* The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}. */
+PUBLIC double biasfree_fastest(double length, const Modes *modes, const double *bend) {
+    const int64_t count = modes->count, seen = modes->seen;
+    double fastest = 0.0;
+    for (int64_t m = 0; m < count; m++) {
+        const double rate = fabs(modes->rates[m]), *shown = modes->shown + m * seen;
+        double total = modes->force[m], factor = 1.0, most = 0.0;
+        if (!(rate * length > 1.0) || rate <= fastest) continue;
+        for (int j = 0; j < POINTS; j++) {
+            factor *= (double)(j + 1) / (length * modes->rates[m]);
+            total += factor * bend[j * count + m];
         }
-        for (int64_t i = 0; i < outputs; i++) other += right[i * outputs + k] * row[dim + i];
-        const double rises = exp(time * (size - decay)), falls = exp(-time * (size + decay));
-        const double grown = 0.5 * (rises + falls) - fades, turned = 0.5 * (rises - falls);
-        const double first = grown * one + turned * other, second = turned * one + grown * other;
-        for (int64_t j = 0; j < dim; j++) to[j] += left[j * outputs + k] * first;
-        for (int64_t i = 0; i < outputs; i++) to[dim + i] += right[i * outputs + k] * second;
+        for (int64_t i = 0; i < seen; i++) most = largest(most, fabs(shown[i]) / modes->tolerances[i]);
+        if (fabs(total) / rate * most > UNSEEN) fastest = rate;
     }
-}
-
-/* Rows some times later, (times, rows, columns), each pulled by its own matrix all along. */
-PUBLIC void biasfree_propagated(int64_t times, const double *when, int64_t rows, const double *z, const double *matrices,
-                                double decay, int64_t dim, int64_t outputs, double *to, double *room) {
-    const int64_t columns = dim + outputs;
-    for (int64_t n = 0; n < times; n++)
-        for (int64_t row = 0; row < rows; row++)
-            propagate(z + row * columns, matrices + row * dim * outputs, decay, when[n], dim, outputs,
-                      to + (n * rows + row) * columns, room);
-}
-
-/* Rows that ride along a way, and room: pulls at the nodes and their means, (8, riding, dim, outputs) each. */
-typedef struct {
-    const int64_t *riding;       /* (count) */
-    const double *spans, *bound; /* (arcs): of time, and squares at which a row is light no more */
-    const double *means;         /* (8, 8): values at the nodes → means up to each */
-    double *pulls, *mean, *room;
-    Own *own; /* or nothing */
-    int64_t arcs, count;
-} Ride;
-
-static double size_of(const double *row, int64_t columns) {
-    double size = 0.0;
-    for (int64_t j = 0; j < columns; j++) size = largest(size, fabs(row[j]));
-    return size;
-}
-
-/* Fill in the rows that ride, `states` (arcs, 8, rows, columns); how many arcs there are before one of them is light no
-   more. Between nodes they are pulled by the mean of the pulls up to each. */
-PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data, const Pattern *pattern, const Desk *desk) {
-    const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs, size = pattern->rows * columns;
-    const int64_t block = dim * outputs, all = ride->count * block;
-    double time = 0.0;
-    for (int64_t n = 0; n < ride->arcs; n++) {
-        double *arc = states + n * NODES * size, decays[NODES];
-        const double *before = n ? arc - size : arc;
-        for (int x = 0; x < NODES; x++) {
-            decays[x] = pulls_on_rows(arc + x * size, data, pattern, desk);
-            for (int64_t i = 0; i < ride->count; i++)
-                memcpy(ride->pulls + x * all + i * block, desk->pull + pattern->owner[ride->riding[i]] * block,
-                       sizeof(double) * (size_t)block);
-        }
-        for (int y = NODES - 1; y >= 0; y--) { /* the first node last: the arc begins where the rows still are */
-            double decay = 0.0;
-            for (int x = 0; x < NODES; x++) decay += ride->means[y * NODES + x] * decays[x];
-            add_up(ride->means + y * NODES, NODES, ride->pulls, all, ride->mean);
-            for (int64_t i = 0; i < ride->count; i++)
-                propagate(before + ride->riding[i] * columns, ride->mean + i * block, decay,
-                          ride->spans[n] * TABLES.nodes[y], dim, outputs, arc + y * size + ride->riding[i] * columns,
-                          ride->room);
-        }
-        time += ride->spans[n];
-        keep_balance(ride->own, time, data, pattern, ride->riding, ride->count, arc + (NODES - 1) * size);
-        if (n && has_faded(ride->own, pattern)) return n;
-        for (int64_t i = 0; i < ride->count; i++) {
-            const double *row = arc + (NODES - 1) * size + ride->riding[i] * columns;
-            double square = 0.0;
-            if (ride->riding[i] >= pattern->active) continue;
-            for (int64_t j = 0; j < columns; j++) square += row[j] * row[j];
-            if (!(square <= ride->bound[n])) return n;
-            if (size_of(row, columns) > OVERGROWN * size_of(before + ride->riding[i] * columns, columns)) return n;
-        }
-    }
-    return ride->arcs;
+    return fastest;
 }

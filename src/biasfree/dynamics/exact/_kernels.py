@@ -65,6 +65,8 @@ def engine() -> ctypes.CDLL:
         whole, pointer, whole, pointer, pointer, number, whole, whole, pointer, pointer
     ]  # fmt: skip
     loaded.biasfree_propagated.restype = None
+    loaded.biasfree_fastest.argtypes, loaded.biasfree_fastest.restype = [number, pointer, pointer], number
+    loaded.biasfree_light_paces.argtypes, loaded.biasfree_light_paces.restype = [pointer] * 6, None
     loaded.biasfree_ride.argtypes, loaded.biasfree_ride.restype = [pointer] * 5, whole
     loaded.biasfree_deep_velocity.argtypes, loaded.biasfree_deep_velocity.restype = [pointer] * 5, None
     loaded.biasfree_deep_stages.argtypes = [*[pointer] * 3, number, pointer, pointer, whole, *[pointer] * 3]

@@ -24,9 +24,11 @@ rounding. They obey ż = [[−λ, M], [Mᵀ, −λ]]z with the M of the others' 
 step ends before one of them ceases to be light.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from ctypes import addressof, byref
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -36,7 +38,6 @@ from biasfree.dynamics.exact._balance import Own
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Arc, room_for
 from biasfree.dynamics.exact._kernels import engine
-from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
 from biasfree.dynamics.exact._modes import FIT, POWERS, SETTLED, TOP, Frame, Modes
@@ -51,18 +52,17 @@ _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may fol
 _LIGHT_GROWTH, _LIGHT_OFF = 2.0, 5e-7
 _STRETCHES = 300  # of one step at most
 _NEARLY = 1 - 1e-9  # of the way to where an arc ends anyway
-_VANISHES = 1e-280  # far below anything that could grow again; decay does not make less of float64's least numbers
-_FADED = 1e-3  # of its first size, what a heavy row may fade to in a step: it is a sum of modes
-_GONE = 1e-12  # of a light row, the part that is not seen
 _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
 _NEWTON_TURNS = 12  # of Newton's method: from far away it comes near slowly, and then in two or three
-_UNSEEN = 0.1  # part of the tolerance below which a fading direction needs no short arcs
 _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
 # Values at the nodes → means up to each of them.
 _MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES]) @ FROM_NODES
+_BEGIN = np.zeros(1)
 _POWER_FACTORIALS = FACTORIALS[POWERS][:, None]
-_RIDE = structure("Ride", "p riding spans bound means pulls mean room own i arcs count")
+_RIDE = structure(
+    "Ride", "p riding heavy spans means curves pulls mean room own d outgrown i arcs count heavies"
+)
 
 
 def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.ndarray, "active"]:
@@ -188,28 +188,43 @@ class LateStep:
     # The way of all rows, in arcs
 
     def arcs(self) -> list[Arc]:
-        """The way of all rows over the step's length; shorter if a light row would cease to be one."""
+        """The way of all rows over the step's length; shorter if a light row would cease to be one.
+
+        It ends too before a heavy row has faded so far that it is made of what rounding leaves.
+        """
         ends = self._grid()
-        begins = np.concatenate([[0.0], ends[:-1]])
-        times = begins[:, None] + (ends - begins)[:, None] * NODES
+        begins = np.concatenate([_BEGIN, ends[:-1]])
+        spans = ends - begins
+        times = begins[:, None] + spans[:, None] * NODES
         places = self._places_at(times.ravel())
         states = np.repeat(self.z[None], times.size, axis=0)
         states[:, self.heavy] += self.modes.shown(places)
-        states = states.reshape(*times.shape, *self.z.shape)
-        kept = self._ride(states, ends - begins) if self.riding.size else len(ends)
-        kept = min(kept, self._before_rounding(states[:, -1]))
-        curves = (FROM_NODES @ states[:kept].reshape(kept, len(NODES), self.z.size)).reshape(kept, *states.shape[1:])
-        self._ways = [Arc(*each) for each in zip(begins.tolist(), ends.tolist(), curves, strict=False)]
+        curves, (ride, _) = np.empty((*times.shape, *self.z.shape)), self._riders
+        ride.spans, ride.curves, ride.arcs = address(spans), address(curves), len(ends)
+        kept = engine().biasfree_ride(byref(ride), address(states), *self._here)
+        self._ways = [Arc(*each) for each in zip(begins.tolist(), ends.tolist(), curves[:kept], strict=False)]
         self.reaches = float(ends[kept - 1]) if kept else 0.0
-        self._end = states[kept - 1, -1]
+        self._end = states[kept * len(NODES) - 1]
         self._energies = self._worked(times, places)[:kept]
         return self._ways
 
-    def _before_rounding(self, ends: Float[np.ndarray, "arcs rows columns"]) -> int:
-        """How many arcs there are before a heavy row has faded so far that it is made of what rounding leaves."""
-        begin, sizes = (np.abs(rows[..., self.heavy, :]).max(axis=-1, initial=0.0) for rows in (self.z, ends))
-        faded = (sizes < _FADED * begin).any(axis=-1)
-        return int(np.argmax(faded)) if faded.any() else len(ends)
+    @functools.cached_property
+    def _riders(self) -> tuple[Any, np.ndarray]:
+        """Light, passive and heavy rows for C, and its room, which must live."""
+        dim, outputs = self.data.transposed.shape[0], self.data.outputs
+        each, own = len(self.riding) * dim * outputs, None if self.own is None else addressof(self.own.c)
+        whole, begins = room(len(NODES) * each, each, (dim + outputs) * outputs)
+        ride = _RIDE(
+            address(self.riding, WHOLE), address(self.heavy, WHOLE), None, address(_MEANS), None, *begins, own,
+            _OUTGROWN * self.light, 0, len(self.riding), len(self.heavy),
+        )  # fmt: skip
+        return ride, whole
+
+    @property
+    def _here(self) -> tuple[Any, Any, Any]:
+        """Data, pattern and room of all rows, for C."""
+        desk, _ = room_for(self.z.shape, self.data, self.pattern)
+        return byref(self.data.c), byref(self.pattern.c), byref(desk.c)
 
     def _worked(
         self, times: Float[np.ndarray, "arcs 8"], places: Float[np.ndarray, "nodes modes"]
@@ -223,7 +238,7 @@ class LateStep:
 
     def _grid(self) -> Float[np.ndarray, "arcs"]:
         """Ends of arcs: short ones first, where fast directions still move, and none too long for light rows."""
-        fastest = self._fastest()
+        fastest = self.modes.fastest(self.length, self.bend) if self._curve is None else 0.0
         first = min(self.length, 1.0 / fastest if fastest > 0 else np.inf)
         doublings = max(0, math.ceil(math.log2(self.length / first))) if first > 0 else 0
         ends = np.minimum(first * 2.0 ** np.arange(doublings + 1), self.length)
@@ -239,52 +254,10 @@ class LateStep:
         return np.array(grid)
 
     def _light_paces(self) -> list[tuple[float, float]]:
-        """Rates by which parts of light rows change, and until when they can be seen in them.
-
-        Of M = UΣVᵀ a row has parts that grow by σ, that fade by σ, and that nothing pulls; all fade by decay.
-        """
-        rows, pulls, decay = self.z[self.riding], self._light_pulls(), self.modes.decay
-        moves = np.abs(rows).max(axis=1) > _VANISHES
-        rows, pulls, dim = rows[moves], pulls[moves], pulls.shape[1]
-        if not len(rows):
-            return [(0.0, np.inf)]
-        if not np.isfinite(pulls).all():
-            return [(np.inf, np.inf)]  # no arc has any length: the step is given up
-        left, sizes, right = np.linalg.svd(pulls, full_matrices=False)
-        paces = [(float(np.abs(sizes - decay).max()), np.inf)]
-        pulled = sizes[:, 0] > 0
-        if not pulled.any():
-            return paces
-        rows, rate = rows[pulled] / lengths(rows[pulled])[:, None], sizes[pulled, 0]
-        first = np.einsum("hd,hdk->hk", rows[:, :dim], left[pulled])
-        second = np.einsum("hk,hjk->hj", rows[:, dim:], right[pulled])
-        fading, idle = lengths(first - second), np.sqrt(np.abs(1 - lengths(first) ** 2 - lengths(second) ** 2))
-        fades, rests = (np.log(np.maximum(part / _GONE, 1.0)) / rate for part in (fading, idle))
-        return [*paces, (float(rate.max()) + decay, 0.5 * float(fades.max())), (decay, float(rests.max()))]
-
-    def _fastest(self) -> float:
-        """The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}."""
-        if self._curve is not None:
-            return 0.0
-        quick = np.abs(self.modes.rates) * self.length > 1
-        rates, force = self.modes.rates[quick], self.modes.force[quick]
-        terms = _POWER_FACTORIALS * self.bend[:, quick] / (self.length * rates) ** POWERS[:, None]
-        fades = np.abs(force + terms.sum(axis=0)) / np.abs(rates)
-        seen = np.abs(self.modes.by_mode[quick]) / np.repeat(self._tolerances, self.z.shape[1])
-        return float(np.abs(rates[fades * seen.max(axis=1, initial=0.0) > _UNSEEN]).max(initial=0.0))
-
-    def _ride(self, states: Float[np.ndarray, "arcs nodes rows columns"], spans: np.ndarray) -> int:
-        """Fill in the light and passive rows; how many arcs there are before one of them is light no more."""
-        (arcs, nodes), count = states.shape[:2], len(self.riding)
-        dim, outputs = self.data.transposed.shape[0], self.data.outputs
-        bound = _OUTGROWN * self.light * np.sum(states[:, -1][:, self.heavy] ** 2, axis=(1, 2))
-        each, own = count * dim * outputs, None if self.own is None else addressof(self.own.c)
-        _room, begins = room(nodes * each, each, (dim + outputs) * outputs)
-        ride = _RIDE(address(self.riding, WHOLE), *map(address, (spans, bound, _MEANS)), *begins, own, arcs, count)
-        desk, _ = room_for(self.z.shape, self.data, self.pattern)
-        return engine().biasfree_ride(
-            byref(ride), address(states), byref(self.data.c), byref(self.pattern.c), byref(desk.c)
-        )
+        """Rates by which parts of light rows change, and until when they can be seen in them."""
+        paces = np.empty((3, 2))
+        engine().biasfree_light_paces(byref(self._riders[0]), address(self.z), *self._here, address(paces))
+        return [(rate, until) for rate, until in paces.tolist() if until > 0]
 
     def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time after the step's beginning."""

@@ -225,18 +225,23 @@ class Modes:
     def collocated(self, length: float, tolerances: Float[np.ndarray, "heavy"]) -> Collocated:
         """The equations of a step of some length, by iteration; changes of rows are judged by their tolerances."""
         count, points, entries = len(self.rates), len(POWERS), len(self._modes)
-        bend, each = np.empty((points, count)), np.repeat(tolerances, self._moved[1])  # they must live: C reads them
+        bend, each = np.empty((points, count)), np.repeat(tolerances, self._moved[1])
         sizes = points * count, points * len(NODES) * count, points * count, count, entries, each.size, self._start.size
         _room, begins = room(*sizes)
         solved = _SOLVED(address(bend), *begins, math.inf, math.inf, 0)
         modes = self._c
         modes.tolerances, modes.seen = address(each), each.size
+        self._judged_by = each  # it must live: C reads it
         engine().biasfree_collocate(
             length, byref(modes), byref(_ITERATION), byref(self.data.c), byref(self._pattern.c),
             byref(self.frame.desk.c), byref(solved),
         )  # fmt: skip
         self.evaluations += solved.evaluations
         return Collocated(bend, solved.left, solved.error)
+
+    def fastest(self, length: float, bend: Float[np.ndarray, "7 modes"]) -> float:
+        """The largest rate at which something fades that can be seen in a step of some length, with these B."""
+        return engine().biasfree_fastest(length, byref(self._c), address(bend))
 
 
 _ITERATION = _RULES(address(FIT), TOP, SETTLED, _TURNS)
