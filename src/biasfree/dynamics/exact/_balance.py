@@ -28,6 +28,7 @@ from biasfree.native import address, structure
 _OWN = structure("Own", "p root size faded unkept lost doubt d most decay made began seen")
 _ROUNDS = 5e-16  # as in C: what steps do to a row
 _BEARS = 10.0  # times rtol, what a row may lose before its neurons go by themselves
+_UNKEPT = 3  # row of a table
 _SAME = 1e-6  # relative difference between the balances of neurons that are one
 
 
@@ -36,31 +37,31 @@ class Own(NamedTuple):
 
     Attributes:
         c: what follows, for C.
-        root: ±√|‖w‖² − ‖v‖²| when the rows were made.
-        size: the row's largest entry when it was last seen.
-        faded: how much larger it has been; weight decay is taken out.
-        unkept: how much of that it faded while it stood for several neurons; 0 where its balance is theirs.
-        lost: by which part of itself rounding may have changed it thereby, as long as its neurons are one.
-        doubt: and otherwise.
+        table: one row of numbers for each of these. ``root``: ±√|‖w‖² − ‖v‖²| when the rows were made. ``size``: the
+            row's largest entry when it was last seen. ``faded``: how much larger it has been; weight decay is taken
+            out. ``unkept``: how much of that it faded while it stood for several neurons; 0 where its balance is
+            theirs. ``lost``: by which part of itself rounding may have changed it thereby, as long as its neurons are
+            one. ``doubt``: and otherwise.
     """
 
     c: Structure
-    root: Float[np.ndarray, "active"]
-    size: Float[np.ndarray, "active"]
-    faded: Float[np.ndarray, "active"]
-    unkept: Float[np.ndarray, "active"]
-    lost: Float[np.ndarray, "active"]
-    doubt: Float[np.ndarray, "active"]
+    table: Float[np.ndarray, "6 active"]
 
     @classmethod
-    def of(cls, arrays: Sequence[np.ndarray], numbers: "_Numbers") -> "Own":
+    def of(cls, table: Float[np.ndarray, "6 active"], numbers: "_Numbers") -> "Own":
         """With the same for C."""
-        return cls(_OWN(*map(address, arrays), *numbers), *arrays)
+        begin = address(table)
+        return cls(_OWN(*(begin + row * table.strides[0] for row in range(len(table))), *numbers), table)
 
     def copy(self) -> "Own":
         """Another one."""
         c: Any = self.c
-        return Own.of([array.copy() for array in self[1:]], _Numbers(c.most, c.decay, c.made, c.began, c.seen))
+        return Own.of(self.table.copy(), _Numbers(c.most, c.decay, c.made, c.began, c.seen))
+
+    @property
+    def unkept(self) -> Float[np.ndarray, "active"]:
+        """How much rows faded while they stood for several neurons."""
+        return self.table[_UNKEPT]
 
 
 class _Numbers(NamedTuple):
@@ -133,13 +134,14 @@ class Balance:
         """Of rows that are others than before."""
         elapsed = time - self._began
         if self._groups is not None and self._own is not None:
-            self._neurons = np.stack(self._own[3:])[:, self._groups.row_of]
+            self._neurons = self._own.table[2:, self._groups.row_of]
         self._groups = now.groups
-        z, faded, unkept, lost, doubt = now.z[: now.active], *np.zeros((4, now.active))
-        for of_rows, of_neurons in zip((faded, unkept, lost, doubt), self._neurons, strict=True):
+        z, table = now.z[: now.active], np.zeros((6, now.active))
+        root, size, _, unkept, lost, doubt = table
+        for of_rows, of_neurons in zip(table[2:], self._neurons, strict=True):
             np.maximum.at(of_rows, now.groups.row_of, of_neurons)
-        unkept = np.maximum(unkept, 1.0)
-        root = _root(z[:, : now.dim], z[:, now.dim :])
+        np.maximum(unkept, 1.0, out=unkept)
+        root[:], size[:] = _root(z[:, : now.dim], z[:, now.dim :]), np.abs(z).max(axis=1, initial=0.0)
         rows, neurons = now.groups.alone
         fade = math.exp(-self._decay * elapsed)
         root[rows], unkept[rows] = fade * self._root[neurons], 0.0
@@ -151,9 +153,7 @@ class Balance:
         mended = unkept == 0
         doubt[mended] = np.maximum(doubt, lost**2)[mended]
         lost[mended] = 0.0
-        size = np.abs(z).max(axis=1, initial=0.0)
-        numbers = _Numbers(self._most, self._decay, elapsed, elapsed, elapsed)
-        return Own.of([root, size, faded, unkept, lost, doubt], numbers)
+        return Own.of(table, _Numbers(self._most, self._decay, elapsed, elapsed, elapsed))
 
 
 def _root(first: Float[np.ndarray, "width dim"], second: Float[np.ndarray, "width outputs"]) -> np.ndarray:

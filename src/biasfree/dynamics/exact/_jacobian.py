@@ -9,6 +9,7 @@ loss bends by along them, C±_l = Σ ℓ″t²/P over the samples of one sign, a
 On the loss clock the velocity is F = −∇ ln L, and J has FFᵀ besides. The lines that a row slides on are projected out.
 """
 
+from ctypes import byref
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +17,10 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._data import CROSS_ENTROPY, EXPONENTIAL, SQUARE, Data
 from biasfree.dynamics.exact._field import line_outputs
+from biasfree.dynamics.exact._kernels import engine
+from biasfree.native import address, structure
 
-_SIGNS = np.array([1.0, -1.0])  # of t on the two halves of a line
+_ROWS = structure("Rows", "p first second side across matrices roots d decay i count")
 
 
 class Rows(NamedTuple):
@@ -80,39 +83,31 @@ def _log_odds(outputs: Float[np.ndarray, "*n outputs samples"]) -> tuple[np.ndar
     return right, np.where(leads, others - whole, np.log1p(-np.exp(np.where(leads, -1.0, right))))
 
 
-def _roots(curved: Float[np.ndarray, "lines outputs outputs"]) -> Float[np.ndarray, "lines outputs outputs"]:
+def _roots(curved: Float[np.ndarray, "2 lines outputs outputs"]) -> Float[np.ndarray, "2 lines outputs outputs"]:
     """R with RRᵀ = C."""
     if curved.shape[-1] == 1:
         return np.sqrt(curved)
     sizes, vectors = np.linalg.eigh(curved)
-    return vectors * np.sqrt(np.maximum(sizes, 0.0))[:, None, :]
+    return vectors * np.sqrt(np.maximum(sizes, 0.0))[..., None, :]
 
 
 def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
     """J as a matrix."""
     (count, dim), outputs = rows.first.shape, rows.second.shape[1]
-    products = rows.first @ data.transposed
-    directions = data.directions[:, None]  # (lines, 1 or rows, dim)
-    if rows.across is not None:
-        directions = np.einsum("ld,hde->lhe", data.directions, rows.across)
-    jacobian = np.zeros((count, dim + outputs, count, dim + outputs))
-    each = np.arange(count)
-    jacobian[each, :dim, each, dim:] = rows.matrices
-    jacobian[each, dim:, each, :dim] = np.swapaxes(rows.matrices, 1, 2)
-    flat = jacobian.reshape(count * (dim + outputs), -1)
-    flat[np.diag_indices(len(flat))] -= rows.decay
-    half, line = np.nonzero(rows.bends.any(axis=(2, 3)))  # those that samples lie on
-    gain = data.a + data.b * _SIGNS[half, None] * rows.side.T[line]  # (halves, rows)
-    roots = np.swapaxes(_roots(rows.bends[half, line]), 1, 2)[:, :, None]  # (halves, k, 1, outputs)
-    slopes = np.empty((len(half), outputs, count, dim + outputs))
-    along = gain[:, None] * (roots[:, :, 0] @ rows.second.T)
-    slopes[..., :dim] = along[..., None] * directions[line, None]
-    slopes[..., dim:] = (gain * products.T[line])[:, None, :, None] * roots
-    slopes = slopes.reshape(-1, len(flat))
-    flat -= slopes.T @ slopes
+    size, roots = count * (dim + outputs), _roots(rows.bends)
+    parts = [np.ascontiguousarray(part) for part in (rows.first, rows.second, rows.side, rows.matrices, roots)]
+    first, second, side, matrices, roots = map(address, parts)
+    across = None if rows.across is None else address(rows.across)
+    jacobian, slopes = np.empty((size, size)), np.empty((2 * outputs * rows.side.shape[1], size))
+    used = engine().biasfree_jacobian(
+        byref(_ROWS(first, second, side, across, matrices, roots, rows.decay, count)), byref(data.c),
+        address(jacobian), address(slopes), address(np.empty(2 * dim)),
+    )  # fmt: skip
+    slopes = slopes[:used]
+    jacobian -= slopes.T @ slopes
     if data.by_loss:
-        flat += np.outer(rows.force, rows.force)
-    return flat
+        jacobian += np.outer(rows.force, rows.force)
+    return jacobian
 
 
 def times(vector: Float[np.ndarray, "entries"], rows: Rows, data: Data) -> Float[np.ndarray, "entries"]:

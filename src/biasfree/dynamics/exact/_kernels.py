@@ -65,6 +65,7 @@ def engine() -> ctypes.CDLL:
         whole, pointer, whole, pointer, pointer, number, whole, whole, pointer, pointer
     ]  # fmt: skip
     loaded.biasfree_propagated.restype = None
+    loaded.biasfree_jacobian.argtypes, loaded.biasfree_jacobian.restype = [pointer] * 5, whole
     loaded.biasfree_fastest.argtypes, loaded.biasfree_fastest.restype = [number, pointer, pointer], number
     loaded.biasfree_light_paces.argtypes, loaded.biasfree_light_paces.restype = [pointer] * 6, None
     loaded.biasfree_ride.argtypes, loaded.biasfree_ride.restype = [pointer] * 5, whole
