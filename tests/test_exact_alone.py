@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import biasfree as bf
-from biasfree.dynamics.exact import _alone, _explicit, _follow
+from biasfree.dynamics.exact import _alone, _follow, _state
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Trial
 from biasfree.dynamics.exact._data import by_line
 from biasfree.dynamics.exact._field import matrices_of, no_form, pulls_of, velocity
@@ -36,7 +36,7 @@ def no_arcs(data) -> _follow._Arcs:
 @pytest.fixture(autouse=True)
 def never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """These networks are so small that events would simply cut their steps (``_travel``)."""
-    monkeypatch.setattr(_explicit, "_DIRECT", 0)
+    monkeypatch.setattr(_state, "_DIRECT", 0)
 
 
 @pytest.fixture

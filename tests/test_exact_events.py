@@ -12,11 +12,11 @@ from scipy.optimize import brentq
 
 import biasfree as bf
 from biasfree import Network
-from biasfree.dynamics.exact import _explicit
+from biasfree.dynamics.exact import _state
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._carried import Carried
 from biasfree.dynamics.exact._data import Data, by_line
-from biasfree.dynamics.exact._events import Arc, happenings, scanned, search
+from biasfree.dynamics.exact._events import Arcs, happenings, scanned, search
 from biasfree.dynamics.exact._field import pulls_of, velocity
 from biasfree.dynamics.exact._kernels import NEAR, scan
 from biasfree.dynamics.exact._methods import basis
@@ -118,11 +118,12 @@ class TestScan:
             return float(pulls_of(begin + x * (end - begin), data, side).level)
 
         level = height(0.371)
-        event = search([Arc(2.0, 4.0, curve)], data, pattern, level).event
+        arcs = Arcs(np.array([2.0]), np.array([4.0]), curve[None])
+        event = search(arcs, data, pattern, level).event
         assert event.kind == "level"
         # What is interpolated is ln L.
         assert event.time == pytest.approx(2 + 2 * 0.371, abs=1e-5)
-        assert search([Arc(2.0, 4.0, curve)], data, pattern, height(1.0) - 1e-3).event is None
+        assert search(arcs, data, pattern, height(1.0) - 1e-3).event is None
 
     def test_the_first_of_more_crossings_than_are_listed(self) -> None:
         """Hundreds of rows meet hundreds of lines in one step; the last row is the first to do so."""
@@ -133,7 +134,8 @@ class TestScan:
         end[-1] -= 20 * begin[-1]  # it turns around sooner
         curve = begin + (end - begin) * np.linspace(0, 1, 8)[:, None, None]
         side = np.where(begin[:, :2] @ data.transposed < 0, -1.0, 1.0)
-        event = search([Arc(0.0, 1.0, curve)], data, nobody_slides(side, np.arange(20), 2), -np.inf).event
+        arcs = Arcs(np.array([0.0]), np.array([1.0]), curve[None])
+        event = search(arcs, data, nobody_slides(side, np.arange(20), 2), -np.inf).event
         assert event.row == 19
         assert event.time == pytest.approx(1 / 22)
 
@@ -141,7 +143,7 @@ class TestScan:
         data = square_data(np.eye(2), [1.0, 1.0])
         pattern = nobody_slides(np.ones((1, 2)), np.arange(1), 2)
         near = [np.repeat(np.array([[row]]), 8, axis=0) for row in ([1.0, 0.05, 1.0], [0.05, 1.0, 1.0])]
-        arcs = [Arc(float(n), n + 1.0, curve) for n, curve in enumerate(near)]
+        arcs = Arcs(np.array([0.0, 1.0]), np.array([1.0, 2.0]), np.stack(near))
         found = search(arcs, data, pattern, -np.inf, np.array([0.1]))
         assert found.event is None
         lines_near = [int(np.argmax(data.directions[line])) for _, line in found.near]
@@ -153,8 +155,9 @@ class TestScan:
         begin = np.array([[0.3, 0.3, 1.0, 1.0], [0.9, 1.0, 1.0, 1.0]])
         end = np.array([[-0.7, -0.7, 1.0, 1.0], [-0.1, 1.0, 1.0, 1.0]])
         curve = begin + (end - begin) * np.linspace(0, 1, 8)[:, None, None]
-        standing = Arc(0.0, 5.0, np.repeat(begin[None], 8, axis=0))
-        found = search([standing, Arc(5.0, 7.0, curve)], data, pattern, -np.inf)
+        standing = np.repeat(begin[None], 8, axis=0)
+        arcs = Arcs(np.array([0.0, 5.0]), np.array([5.0, 7.0]), np.stack([standing, curve]))
+        found = search(arcs, data, pattern, -np.inf)
         assert (found.event.kind, found.event.row, sorted(found.event.lines)) == ("met", 0, [0, 1])
         assert found.event.time == pytest.approx(5.6)
         count, sought = scanned(curve, data, pattern, -np.inf, np.zeros(2))
@@ -494,8 +497,8 @@ def test_what_c_decides_at_zero_is_the_rule(outputs: int) -> None:
 def test_branches_are_the_same_whoever_decides(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     start = Network.init([2, 40, 1], 0.0, 1e-2, seed)
     runs = []
-    for largest in (_explicit._DIRECT, 0):  # in C, and by Python
-        monkeypatch.setattr(_explicit, "_DIRECT", largest)
+    for largest in (_state._DIRECT, 0):  # in C, and by Python
+        monkeypatch.setattr(_state, "_DIRECT", largest)
         runs.append(bf.gradient_flow(start, bf.datasets.six_points(), until=30, save=10, method="exact", rtol=1e-9))
     events = [run.events for run in runs]
     branches = [np.column_stack([e.neurons, e.lines])[e.kinds == "branch"].tolist() for e in events if e is not None]

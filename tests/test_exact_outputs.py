@@ -125,13 +125,14 @@ def test_the_early_phase_in_closed_form_is_what_steps_find(seed, monkeypatch):
     assert str(closed.events) == str(steps.events)
 
 
-def test_starts_of_1e_100_cost_no_more_than_others_and_keep_their_accuracy():
+@pytest.mark.parametrize("rtol", [1e-6, 1e-7])  # at 1e-7 a group came apart within an exponential step, unseen
+def test_starts_of_1e_100_cost_no_more_than_others_and_keep_their_accuracy(rtol):
     rng = np.random.default_rng(0)
     data = Dataset(rng.normal(size=(6, 3)), rng.normal(size=(6, 3)))
     start = Network.init([3, 30, 3], 0.0, 1e-100, seed=0)
-    run = bf.gradient_flow(start, data, until=3000.0, method="exact", save=20)
+    run = bf.gradient_flow(start, data, until=3000.0, method="exact", save=20, rtol=rtol)
     assert run.status.complete
-    assert run.energy_gap < 1e-6
+    assert run.energy_gap < rtol
     assert run.balance_drift < 1e-6
     assert run.losses[-1] < 0.5 * run.losses[0]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import biasfree as bf
-from biasfree.dynamics.exact import _explicit
+from biasfree.dynamics.exact import _explicit, _state
 from biasfree.native import _build, address
 
 
@@ -34,7 +34,7 @@ def test_events_decided_in_c_and_in_python(
     start, data = problem(seed, loss, outputs)
     options = {"until": 20.0, "save": 10, "loss": loss, "weight_decay": decay, "method": "exact", "rtol": 1e-9}
     compiled = bf.gradient_flow(start, data, **options)
-    monkeypatch.setattr(_explicit, "_DIRECT", 0)
+    monkeypatch.setattr(_state, "_DIRECT", 0)
     python = bf.gradient_flow(start, data, **options)
     if "branch" in compiled.events.kinds:
         pytest.skip("a branch: the flow is not unique there")

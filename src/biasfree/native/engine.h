@@ -96,11 +96,13 @@ typedef struct {
 } Tables;
 
 extern Tables TABLES;
+
+/* curves.c */
 extern const double COUNTS[NODES]; /* binomials of 7 */
+void bernstein(double x, double *weights);
 
 /* field.c */
 void outputs_of(const double *z, const Data *data, const double *side, int64_t active, double *work);
-void bernstein(double x, double *weights);
 void bent_pull(const double *z, const Data *data, const double *side, int64_t active, int64_t line, double shift,
                double *work, double *q);
 void turn_form(const Form *form, const Data *data, const Pattern *pattern, int64_t h, int64_t line);
@@ -135,6 +137,9 @@ void keep_balance(Own *own, double time, const Data *data, const Pattern *patter
                   double *rows);
 int has_faded(const Own *own, const Pattern *pattern);
 
+/* groups.c */
+int has_parted(const double *rows, const Pattern *pattern, int64_t columns, double outgrown, double *squares);
+
 /* march.c */
 typedef struct {
     double left, smallest, longest, step, per_time, energy, level, rate;
@@ -157,5 +162,10 @@ void reach_of_groups(const Data *data, const Pattern *pattern, const Apart *apar
 
 static inline double largest(double one, double other) { return one > other ? one : other; }
 static inline double smallest(double one, double other) { return one < other ? one : other; }
+static inline double size_of(const double *row, int64_t columns) {
+    double size = 0.0;
+    for (int64_t j = 0; j < columns; j++) size = largest(size, fabs(row[j]));
+    return size;
+}
 
 #endif

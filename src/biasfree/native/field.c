@@ -3,7 +3,6 @@
 #include "engine.h"
 
 Tables TABLES;
-const double COUNTS[NODES] = {1, 7, 21, 35, 35, 21, 7, 1};
 
 enum { FEW = 16 }; /* lines and inputs whose sums stay in registers */
 
@@ -85,19 +84,6 @@ void outputs_of(const double *z, const Data *data, const double *side, int64_t a
                 even[line] += bent * own[line] * along[line];
             }
         }
-    }
-}
-
-/* Bernstein's polynomials of degree 7 at x. */
-void bernstein(double x, double *weights) {
-    double up = 1.0, down = 1.0;
-    for (int n = 0; n < NODES; n++) {
-        weights[n] = COUNTS[n] * up;
-        up *= x;
-    }
-    for (int n = NODES - 1; n >= 0; n--) {
-        weights[n] *= down;
-        down *= 1.0 - x;
     }
 }
 

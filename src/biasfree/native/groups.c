@@ -28,3 +28,44 @@ PUBLIC void biasfree_alike(const double *units, const double *keys, int64_t coun
         begin = end;
     }
 }
+
+/* Whether the differences within a group have outgrown it: their squares, in units of its row's, are more than `outgrown`.
+   `squares` is room for (active). */
+int has_parted(const double *rows, const Pattern *pattern, int64_t columns, double outgrown, double *squares) {
+    memset(squares, 0, sizeof(double) * (size_t)pattern->active);
+    for (int64_t row = pattern->active; row < pattern->rows; row++) {
+        const double *own = rows + row * columns, *leader = rows + pattern->owner[row] * columns;
+        const double size = largest(size_of(own, columns), size_of(leader, columns)); /* squares of 1e-200 are none */
+        double one = 0.0, other = 0.0;
+        if (size == 0.0) continue;
+        for (int64_t j = 0; j < columns; j++) {
+            one += (own[j] / size) * (own[j] / size);
+            other += (leader[j] / size) * (leader[j] / size);
+        }
+        squares[pattern->owner[row]] += one / other;
+    }
+    for (int64_t h = 0; h < pattern->active; h++)
+        if (squares[h] > outgrown) return 1;
+    return 0;
+}
+
+PUBLIC int64_t biasfree_parted(const double *rows, const Pattern *pattern, int64_t columns, double outgrown,
+                               double *squares) {
+    return has_parted(rows, pattern, columns, outgrown, squares);
+}
+
+/* Neurons of several states: each is a sum of rows of `states`, (count, rows, columns), times its parts in them, those
+   from its `begin` to the next one's. Others of `neurons`, (count, width, columns), stay as they are. */
+PUBLIC void biasfree_restored(int64_t count, const double *states, int64_t rows, int64_t columns, const int64_t *row,
+                              const double *part, const int64_t *begin, const int64_t *neuron, int64_t some,
+                              int64_t width, double *neurons) {
+    for (int64_t n = 0; n < count; n++)
+        for (int64_t i = 0; i < some; i++) {
+            double *to = neurons + (n * width + neuron[i]) * columns;
+            memset(to, 0, sizeof(double) * (size_t)columns);
+            for (int64_t k = begin[i]; k < begin[i + 1]; k++) {
+                const double *own = states + (n * rows + row[k]) * columns;
+                for (int64_t j = 0; j < columns; j++) to[j] += part[k] * own[j];
+            }
+        }
+}

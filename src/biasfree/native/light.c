@@ -94,17 +94,12 @@ typedef struct {
     const double *spans;           /* (arcs): of time */
     const double *means;           /* (8, 8): values at the nodes → means up to each */
     double *curves;                /* (arcs, 8, rows, columns) */
-    double *pulls, *mean, *room;
+    double *pulls, *mean, *room, *squares; /* (active) of these last ones */
     Own *own;        /* or nothing */
     double outgrown; /* part of all heavy squares at which a row is light no more */
+    double parted;   /* squared differences within a group, in units of its row, that part it */
     int64_t arcs, count, heavies;
 } Ride;
-
-static double size_of(const double *row, int64_t columns) {
-    double size = 0.0;
-    for (int64_t j = 0; j < columns; j++) size = largest(size, fabs(row[j]));
-    return size;
-}
 
 /* Fill in the rows that ride along arc n, which begins where the rows still are. */
 static void fill_in(const Ride *ride, int64_t n, double *states, const Data *data, const Pattern *pattern,
@@ -159,7 +154,7 @@ static int fades(const Ride *ride, const double *begin, const double *end, int64
 }
 
 /* Fill in the rows that ride, `states` (arcs, 8, rows, columns), and draw the arcs' curves; how many arcs there are
-   before a row that rides is light no more, or a heavy one has faded. Between nodes those that ride are pulled by the
+   before a row that rides is light no more, a group comes apart, or a heavy row has faded. Between nodes those that ride are pulled by the
    mean of the pulls up to each. */
 PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data, const Pattern *pattern, const Desk *desk) {
     const int64_t columns = data->dim + data->outputs, size = pattern->rows * columns;
@@ -172,6 +167,7 @@ PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data,
             keep_balance(ride->own, time, data, pattern, ride->riding, ride->count, end);
             if (n && has_faded(ride->own, pattern)) return n;
             if (outgrows(ride, n ? arc - size : arc, end, pattern, columns)) return n;
+            if (has_parted(end, pattern, columns, ride->parted, ride->squares)) return n;
         }
         if (fades(ride, states, end, columns)) return n;
         for (int k = 0; k < NODES; k++)

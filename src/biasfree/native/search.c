@@ -244,3 +244,15 @@ PUBLIC int64_t biasfree_scan(const double *curve, double begin, double length, d
                              const Pattern *pattern, double level, const Desk *desk, const Sought *sought) {
     return scan(curve, begin, length, blur, data, pattern, level, desk, sought);
 }
+
+/* The first of some curves, (count, 8, rows, columns), along which anything happens; `beyond` is how far a slide is
+   beyond its end along those before. */
+PUBLIC int64_t biasfree_quiet(int64_t count, const double *curves, double blur, const Data *data, const Pattern *pattern,
+                              double level, const Desk *desk, const Sought *sought, double *beyond) {
+    const int64_t size = NODES * pattern->rows * (data->dim + data->outputs);
+    for (int64_t n = 0; n < count; n++) {
+        if (scan(curves + n * size, 0.0, 0.0, blur, data, pattern, level, desk, sought) >= 0) return n;
+        for (int64_t i = 0; i < NODES * pattern->count; i++) *beyond = largest(*beyond, sought->beyond[i]);
+    }
+    return count;
+}

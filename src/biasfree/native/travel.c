@@ -139,22 +139,6 @@ static int is_slow(const Course *course, const Room *room, int64_t size) {
     return course->pace.long_step * speed <= SLOW * extent;
 }
 
-/* Whether the differences within a group have outgrown it; others decide then. */
-static int has_parted(const Course *course, const Room *room) {
-    const Pattern *pattern = room->pattern;
-    const int64_t columns = room->data->dim + room->data->outputs;
-    const double *start = room->desk->rows + START * pattern->rows * columns;
-    double *squares = room->record->scratch;
-    memset(squares, 0, sizeof(double) * (size_t)pattern->active);
-    for (int64_t row = pattern->active; row < pattern->rows; row++) {
-        const double *own = start + row * columns, *leader = start + pattern->owner[row] * columns;
-        squares[pattern->owner[row]] += dot(own, own, columns) / dot(leader, leader, columns);
-    }
-    for (int64_t h = 0; h < pattern->active; h++)
-        if (squares[h] > course->outgrown) return 1;
-    return 0;
-}
-
 /* Take steps from rows `z`, through plain events, as many as may be; the pattern changes in place. The
    velocity where they end is the trial's first stage. */
 PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const Limits *limits, const Method *methods,
@@ -199,7 +183,8 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         keep_balance(own, course->time, data, pattern, 0, 0, start);
         memcpy(z, start, sizeof(double) * (size_t)size);
         if (course->why == AT_ZERO || course->pace.stiff >= course->stiff) break;
-        if (has_faded(own, pattern) || (pattern->rows > pattern->active && has_parted(course, &room))) break;
+        if (has_faded(own, pattern) || has_parted(z, pattern, data->dim + data->outputs, course->outgrown, record->scratch))
+            break;
         if (!fresh && course->pace.accepted >= course->look && is_slow(course, &room, size)) break;
     }
     if (fresh) attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, &none, limits, methods, apart->share, trial, desk);

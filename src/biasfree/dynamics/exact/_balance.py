@@ -12,7 +12,7 @@ neuron as its ``doubt``, with the square of every correction, and count in as fa
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from ctypes import Structure, byref
 from typing import Any, NamedTuple
 

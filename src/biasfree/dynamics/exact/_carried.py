@@ -2,6 +2,7 @@
 
 import functools
 import math
+from ctypes import byref
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +13,13 @@ from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of, velocity
-from biasfree.dynamics.exact._kernels import line_forces
+from biasfree.dynamics.exact._kernels import engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
 from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, nobody_slides, with_more
 from biasfree.dynamics.exact._still import still
 from biasfree.dynamics.exact._ways import Happening
+from biasfree.native import address
 
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
 _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider
@@ -25,6 +27,7 @@ _PARALLEL = 0.1  # part of rtol that merging may cost: neurons √(rtol/10) apar
 _APART = 0.4  # part of rtol at which the squared differences within a group have outgrown it: twice the angle above
 _SOON = 0.05  # part of a step that a group may take to cross a line
 _BEARS = 0.1  # part of a group's largest angle that lines may drive its neurons apart
+_HOPE = 1.0  # times that angle, how far rows may be apart of which neurons may merge
 _PARTS = 8  # groups that one is parted into
 _VANISHES = 1e-280  # far below anything that could grow again in a run
 _DEAD = 3e-4  # part of rtol at which an even part is gone
@@ -220,13 +223,12 @@ class Carried:
 
     def parted(self) -> bool:
         """Whether the differences within a group have outgrown it."""
-        active = self.active
-        if len(self.z) == active:
-            return False
-        owner, size = self.pattern.owner[active:], lengths(self.z)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            squares = (size[active:] / size[owner]) ** 2
-        return bool((np.bincount(owner, squares) > self.outgrown).any())
+        squares, (rows, columns) = np.empty(self.active), self.z.shape
+        return rows > self.active and bool(
+            engine().biasfree_parted(
+                address(self.z), byref(self.pattern.c), columns, self.outgrown, address(squares)
+            )
+        )  # fmt: skip
 
     def apart(self) -> Float[np.ndarray, "2 passive"]:
         """How far apart the neurons of groups are, see ``Merged``; there are no passive rows where no line matters."""
@@ -313,7 +315,7 @@ class Carried:
 
     def _parallel(self) -> int:
         """How many groups, at least, the active rows might make."""
-        return len(_merging.alike(self.z, np.arange(self.active), _keys(self.pattern), 3 * self.tolerance))
+        return _merging.count_alike(self.z[: self.active], _keys(self.pattern), _HOPE * self.tolerance)
 
     def _leaving(self) -> np.ndarray:
         """Riders that must leave; those that have become ordinary members are riders no more."""

@@ -16,6 +16,7 @@ and meets all other lines at once. A row at rest there is asked whether somethin
 import functools
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._kernels import BLUR, log_levels, real, scan
+from biasfree.dynamics.exact._kernels import BLUR, log_levels, quiet, real, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import leaving_zero, resting
 
@@ -43,16 +44,28 @@ class _Rooms(threading.local):
 _ROOMS = _Rooms()
 
 
-class Arc(NamedTuple):
-    """A part of a step, from ``begin`` to ``end`` in time since its start, and the rows' curve there."""
+@dataclass(frozen=True)
+class Arcs:
+    """Parts of a step, one after the other.
 
-    begin: float
-    end: float
-    curve: Float[np.ndarray, "8 rows columns"]
+    Attributes:
+        begins, ends: of each, in time since the step's start.
+        curves: of the rows.
+    """
 
-    def time(self, x: float) -> float:
-        """The time since the step's start at x ∈ [0, 1]."""
-        return self.begin + x * (self.end - self.begin)
+    begins: Float[np.ndarray, "arcs"]
+    ends: Float[np.ndarray, "arcs"]
+    curves: Float[np.ndarray, "arcs 8 rows columns"]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.ends)
+
+    def at(self, times: Float[np.ndarray, "n"]) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+        """The arc that each time lies in, and x ∈ [0, 1] there."""
+        number = np.minimum(np.searchsorted(self.ends, times), len(self) - 1)
+        begins = self.begins[number]
+        return number, (times - begins) / (self.ends[number] - begins)
 
 
 class Event(NamedTuple):
@@ -86,7 +99,7 @@ class Search(NamedTuple):
 
 
 def search(
-    arcs: list[Arc],
+    arcs: Arcs,
     data: Data,
     pattern: Pattern,
     level: float,
@@ -94,20 +107,34 @@ def search(
     slack: float = BLUR,
 ) -> Search:
     """The first event of a step; ``radius`` is that of merged neurons about their row, ``slack`` the arcs' error."""
-    beyond, near = 0.0, [_NOBODY]
+    beyond, near, number = 0.0, [_NOBODY], 0
     radius = np.zeros(len(pattern.side)) if radius is None else radius
     rests = (pattern.span == data.directions.shape[1]).any()
-    for arc in arcs:
-        count, sought = scanned(arc.curve, data, pattern, level, radius, slack)
-        if not count and not rests and sought.ended.min() > 1.0:
-            beyond = max(beyond, float(sought.beyond.max(initial=0.0)))
-            continue
+    while True:
+        if not rests:
+            skipped, farther = _quiet(arcs.curves[number:], data, pattern, level, radius)
+            beyond, number = max(beyond, farther), number + skipped
+        if number == len(arcs):
+            return Search(None, beyond, np.concatenate(near))
+        curve = arcs.curves[number]
+        count, sought = scanned(curve, data, pattern, level, radius, slack)
         near.append(sought.met[:count, :2].astype(np.int64))
-        events = happenings(arc.curve, count, sought, data, pattern)
+        events = happenings(curve, count, sought, data, pattern)
         beyond = max(beyond, farthest(sought, events[0].time if events else 2.0))
         if events:
-            return Search(events[0]._replace(time=arc.time(events[0].time)), beyond, np.concatenate(near))
-    return Search(None, beyond, np.concatenate(near))
+            begin, end = float(arcs.begins[number]), float(arcs.ends[number])
+            first = events[0]._replace(time=begin + events[0].time * (end - begin))
+            return Search(first, beyond, np.concatenate(near))
+        number += 1
+
+
+def _quiet(
+    curves: Float[np.ndarray, "n 8 rows columns"], data: Data, pattern: Pattern, level: float, radius: np.ndarray
+) -> tuple[int, float]:
+    """The first of some curves along which anything happens, and how far a slide is beyond its end before."""
+    desk, sought = room_for(curves.shape, data, pattern)
+    desk.radius[:] = radius
+    return quiet(curves, data, pattern, level, desk, sought)
 
 
 def room_for(z: tuple[int, ...], data: Data, pattern: Pattern, crossings: int = _ROOM) -> tuple[Desk, Sought]:

@@ -10,12 +10,12 @@ import math
 from ctypes import byref
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._arrays import Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, ORDER_3, ORDER_8, TABLES, Method
-from biasfree.native import address, library, structure
+from biasfree.native import WHOLE, address, library, structure
 
 NEAR = 3.0  # the time of a crossing that only comes within a group's radius
 BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
@@ -66,6 +66,14 @@ def engine() -> ctypes.CDLL:
     ]  # fmt: skip
     loaded.biasfree_propagated.restype = None
     loaded.biasfree_jacobian.argtypes, loaded.biasfree_jacobian.restype = [pointer] * 5, whole
+    loaded.biasfree_along.argtypes = [whole, *[pointer] * 4, whole, whole, pointer, whole, pointer, pointer]
+    loaded.biasfree_along.restype = None
+    loaded.biasfree_restored.argtypes = [whole, pointer, whole, whole, *[pointer] * 4, whole, whole, pointer]
+    loaded.biasfree_restored.restype = None
+    loaded.biasfree_quiet.argtypes = [whole, pointer, number, *[pointer] * 2, number, *[pointer] * 3]
+    loaded.biasfree_quiet.restype = whole
+    loaded.biasfree_parted.argtypes = [pointer, pointer, whole, number, pointer]
+    loaded.biasfree_parted.restype = whole
     loaded.biasfree_fastest.argtypes, loaded.biasfree_fastest.restype = [number, pointer, pointer], number
     loaded.biasfree_light_paces.argtypes, loaded.biasfree_light_paces.restype = [pointer] * 6, None
     loaded.biasfree_ride.argtypes, loaded.biasfree_ride.restype = [pointer] * 5, whole
@@ -122,6 +130,19 @@ def scan(
     )
 
 
+def quiet(
+    curves: Float[np.ndarray, "n 8 rows columns"], data: Data, pattern: Pattern, level: float, desk: Desk,
+    sought: Sought,
+) -> tuple[int, float]:  # fmt: skip
+    """The first of some curves along which anything happens, and how far a slide is beyond its end before."""
+    beyond = ctypes.c_double(0.0)
+    first = engine().biasfree_quiet(
+        len(curves), address(curves), BLUR, byref(data.c), byref(pattern.c), level, byref(desk.c), byref(sought.c),
+        byref(beyond),
+    )  # fmt: skip
+    return first, beyond.value
+
+
 def real(
     curve: Float[np.ndarray, "8 rows columns"], length: float, count: int, data: Data, pattern: Pattern, desk: Desk,
     sought: Sought, slack: float,
@@ -135,6 +156,20 @@ def real(
     return engine().biasfree_real(
         address(curve), length, count, slack, byref(data.c), byref(pattern.c), byref(desk.c), byref(sought.c)
     )
+
+
+def along(
+    number: Int[np.ndarray, "n"], x: Float[np.ndarray, "n"], curves: Float[np.ndarray, "curves 8 rows columns"],
+    energies: Float[np.ndarray, "curves 8"], states: Float[np.ndarray, "n rows columns"],
+    rows: Int[np.ndarray, "some"] | None = None,
+) -> Float[np.ndarray, "n"]:  # fmt: skip
+    """Fill in where some curves are at x ∈ [0, 1] of each, of some rows or of all; their energies there."""
+    reached, named = np.empty(len(x)), 0 if rows is None else len(rows)
+    engine().biasfree_along(
+        len(x), address(number, WHOLE), address(x), address(curves), address(energies), *states.shape[1:],
+        None if rows is None else address(rows, WHOLE), named, address(states), address(reached),
+    )  # fmt: skip
+    return reached
 
 
 def log_levels(

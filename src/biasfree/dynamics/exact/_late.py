@@ -36,8 +36,8 @@ from jaxtyping import Bool, Float
 from biasfree.dynamics.exact._arrays import Pattern
 from biasfree.dynamics.exact._balance import Own
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._events import Arc, room_for
-from biasfree.dynamics.exact._kernels import engine
+from biasfree.dynamics.exact._events import Arcs, room_for
+from biasfree.dynamics.exact._kernels import along, engine
 from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._methods import FROM_NODES, NODES, basis
 from biasfree.dynamics.exact._modes import FIT, POWERS, SETTLED, TOP, Frame, Modes
@@ -58,10 +58,10 @@ _NEWTON_TURNS = 12  # of Newton's method: from far away it comes near slowly, an
 _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
 # Values at the nodes → means up to each of them.
 _MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES]) @ FROM_NODES
-_BEGIN = np.zeros(1)
+_BEGIN, _NONE = np.zeros(1), np.zeros(0)
 _POWER_FACTORIALS = FACTORIALS[POWERS][:, None]
 _RIDE = structure(
-    "Ride", "p riding heavy spans means curves pulls mean room own d outgrown i arcs count heavies"
+    "Ride", "p riding heavy spans means curves pulls mean room squares own d outgrown parted i arcs count heavies"
 )
 
 
@@ -80,21 +80,22 @@ class LateStep:
     """A linearised way from rows ``z``: the flow to any time within it."""
 
     def __init__(
-        self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, light: float, own: Own | None = None,
-        frame: Frame | None = None,
+        self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, light: float, parted: float = np.inf,
+        own: Own | None = None, frame: Frame | None = None,
     ) -> None:  # fmt: skip
         """Linearise; rows of a squared size below ``light`` of the whole are light ones.
 
-        ``own`` is used up; ``frame``: see ``Modes``.
+        ``parted``: squared differences within a group, in units of its row, that part it. ``own`` is used up;
+        ``frame``: see ``Modes``.
         """
-        self.own = own
+        self.own, self.parted = own, parted
         self.z, self.data, self.pattern, self.light = z, data, pattern, light
         active = len(pattern.side)
         is_heavy = are_heavy(z[:active], light)
         self.heavy, lighter = np.flatnonzero(is_heavy), np.flatnonzero(~is_heavy)
         self.riding = np.concatenate([lighter, np.arange(active, len(z))])
-        self.modes = Modes(z, data, pattern, self.heavy, lighter, frame)
-        self.length, self.reaches, self._ways = 0.0, 0.0, list[Arc]()
+        self.modes = Modes(z, data, pattern, self.heavy, lighter, light, frame)
+        self.length, self.reaches, self._ways = 0.0, 0.0, Arcs(_NONE, _NONE, np.zeros((0, len(NODES), *z.shape)))
         self._end, self._energies = z, np.zeros((0, len(NODES)))
         self.bend, self._tolerances = np.zeros((len(POWERS), len(self.modes.rates))), np.zeros(len(self.heavy))
         self._growth = _LIGHT_GROWTH
@@ -187,10 +188,10 @@ class LateStep:
 
     # The way of all rows, in arcs
 
-    def arcs(self) -> list[Arc]:
+    def arcs(self) -> Arcs:
         """The way of all rows over the step's length; shorter if a light row would cease to be one.
 
-        It ends too before a heavy row has faded so far that it is made of what rounding leaves.
+        It ends too before a group comes apart, or a heavy row has faded so far that it is made of what rounding leaves.
         """
         ends = self._grid()
         begins = np.concatenate([_BEGIN, ends[:-1]])
@@ -202,7 +203,7 @@ class LateStep:
         curves, (ride, _) = np.empty((*times.shape, *self.z.shape)), self._riders
         ride.spans, ride.curves, ride.arcs = address(spans), address(curves), len(ends)
         kept = engine().biasfree_ride(byref(ride), address(states), *self._here)
-        self._ways = [Arc(*each) for each in zip(begins.tolist(), ends.tolist(), curves[:kept], strict=False)]
+        self._ways = Arcs(begins[:kept], ends[:kept], curves[:kept])
         self.reaches = float(ends[kept - 1]) if kept else 0.0
         self._end = states[kept * len(NODES) - 1]
         self._energies = self._worked(times, places)[:kept]
@@ -213,10 +214,10 @@ class LateStep:
         """Light, passive and heavy rows for C, and its room, which must live."""
         dim, outputs = self.data.transposed.shape[0], self.data.outputs
         each, own = len(self.riding) * dim * outputs, None if self.own is None else addressof(self.own.c)
-        whole, begins = room(len(NODES) * each, each, (dim + outputs) * outputs)
+        whole, begins = room(len(NODES) * each, each, (dim + outputs) * outputs, len(self.pattern.side))
         ride = _RIDE(
             address(self.riding, WHOLE), address(self.heavy, WHOLE), None, address(_MEANS), None, *begins, own,
-            _OUTGROWN * self.light, 0, len(self.riding), len(self.heavy),
+            _OUTGROWN * self.light, self.parted, 0, len(self.riding), len(self.heavy),
         )  # fmt: skip
         return ride, whole
 
@@ -265,9 +266,10 @@ class LateStep:
 
     def passed(self, began: float, arrival: float) -> Iterator[tuple[float, Float[np.ndarray, "rows columns"]]]:
         """Ends of arcs within a time of the step, and the rows there; none where no row is light."""
-        for way in self._ways if self.riding.size else ():
-            if way.end < arrival:
-                yield began + way.end, way.curve[-1]
+        if self.riding.size:
+            for end, curve in zip(self._ways.ends.tolist(), self._ways.curves, strict=True):
+                if end < arrival:
+                    yield began + end, curve[-1]
 
     def energy(self, time: float) -> float:
         """∫‖Ẇ‖² over a time from the step's beginning."""
@@ -278,13 +280,6 @@ class LateStep:
     ) -> tuple[Float[np.ndarray, "n rows columns"], Float[np.ndarray, "n"]]:
         """Rows and ∫‖Ẇ‖² some times after the step's beginning."""
         states = self._moved(times)
-        begins, ends = np.array([(way.begin, way.end) for way in self._ways]).T
-        numbers = np.minimum(np.searchsorted(ends, times), len(ends) - 1)
-        weights = basis((times - begins[numbers]) / (ends - begins)[numbers])[:, None]
-        if self.riding.size:
-            curves = np.stack([self._ways[number].curve[:, self.riding] for number in numbers.tolist()])
-            points, nodes, count, columns = curves.shape
-            moved = weights @ curves.reshape(points, nodes, count * columns)
-            states[:, self.riding] = moved.reshape(points, count, columns)
+        energies = along(*self._ways.at(times), self._ways.curves, self._energies, states, self.riding)
         states[times == self.reaches] = self._end
-        return states, (weights @ self._energies[numbers, :, None])[:, 0, 0]
+        return states, energies

@@ -16,6 +16,7 @@ reduction to at most D + 1 rows is exact.
 
 import functools
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -143,7 +144,7 @@ class Merged:
     def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Every neuron's part in every row, neuron by neuron; large groups are left out.
 
-        Rows and parts of all, where each neuron's begin, and the neurons.
+        Rows and parts of all, where each neuron's begin and the last one's end, and the neurons.
         """
         alone, single = self.alone  # most are: all at once
         some = [
@@ -156,7 +157,7 @@ class Merged:
         part = np.concatenate([one.astype(float), *(group.parts.ravel() for _, group in some)])
         count = np.concatenate([one, *(np.full(len(group.members), len(own)) for own, group in some)])
         neuron = np.concatenate([single, *(each.members for _, each in some)])
-        return row, part[:, None], np.cumsum(count) - count, neuron
+        return row, part, np.concatenate([[0], np.cumsum(count)]).astype(WHOLE), neuron
 
     def neurons_of(self, index: int, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "members columns"]:
         """The neurons of a group from the rows of now."""
@@ -164,10 +165,12 @@ class Merged:
 
     def restored(self, rows: Float[np.ndarray, "*n rows columns"]) -> Float[np.ndarray, "*n width columns"]:
         """Every neuron from the rows of now, or of several times."""
-        neurons = np.zeros((*rows.shape[:-2], self.width, rows.shape[-1]))
+        neurons, rows = np.zeros((*rows.shape[:-2], self.width, rows.shape[-1])), np.ascontiguousarray(rows)
         row, part, begin, neuron = self._parts
-        if len(row):
-            neurons[..., neuron, :] = np.add.reduceat(part * rows[..., row, :], begin, axis=-2)
+        engine().biasfree_restored(
+            math.prod(rows.shape[:-2]), address(rows), *rows.shape[-2:], address(row, WHOLE), address(part),
+            address(begin, WHOLE), address(neuron, WHOLE), len(neuron), self.width, address(neurons),
+        )  # fmt: skip
         for own, group in self._large:
             for first in range(0, len(group.members), _AT_ONCE):
                 some = slice(first, first + _AT_ONCE)
@@ -276,6 +279,26 @@ def alike(
 
     Groups come in order of their keys, and under one key that of the largest neuron first; so do their members.
     """
+    order, leader = _leaders(neurons, which, key, tolerance)
+    follows = leader != np.arange(len(which))
+    together = np.lexsort((order, follows, leader))
+    members, leader = which[order[together]], leader[together]
+    cuts = [0, *(np.flatnonzero(leader[1:] != leader[:-1]) + 1).tolist(), len(members)]
+    return [members[begin:end] for begin, end in itertools.pairwise(cuts)] if len(members) else []
+
+
+def count_alike(
+    neurons: Float[np.ndarray, "width columns"], key: Float[np.ndarray, "width"], tolerance: float
+) -> int:
+    """How many groups of ``alike`` there are among all neurons."""
+    _, leader = _leaders(neurons, np.arange(len(neurons)), key, tolerance)
+    return int(np.count_nonzero(leader == np.arange(len(leader))))
+
+
+def _leaders(
+    neurons: Float[np.ndarray, "width columns"], which: Int[np.ndarray, "some"], key: np.ndarray, tolerance: float
+) -> tuple[Int[np.ndarray, "some"], Int[np.ndarray, "some"]]:
+    """An order of ``which`` by key and size, and in that order which one each of them is alike."""
     squares, largest = _squares(neurons, which)
     order = np.lexsort((-squares, key[which]))
     keys, leader = key[which[order]], np.empty(len(which), dtype=np.int64)
@@ -283,11 +306,7 @@ def alike(
     engine().biasfree_alike(
         address(units), address(keys), *units.shape, 0.5 * tolerance**2, _MANY, _FEW, address(leader, WHOLE)
     )
-    follows = leader != np.arange(len(which))
-    together = np.lexsort((order, follows, leader))
-    members, leader = which[order[together]], leader[together]
-    cuts = [0, *(np.flatnonzero(leader[1:] != leader[:-1]) + 1).tolist(), len(members)]
-    return [members[begin:end] for begin, end in itertools.pairwise(cuts)] if len(members) else []
+    return order, leader
 
 
 def _squares(

@@ -28,7 +28,6 @@ LARGEST = 1000  # unknowns up to which J is formed
 SETTLED = 0.1  # part of the tolerance that further turns may change
 _FLAT = 1e-12  # rates below this part of the largest are what rounding makes of zero
 _EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
-_KEPT = 1e-13  # of a row, what rounding may take out of its cell's span
 _EIGEN = 9.0  # times its size cubed, the multiplications that all eigenvectors of a symmetric matrix take
 _TURNS = 6  # of the iteration at most
 # Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
@@ -76,12 +75,16 @@ class Frame:
         """Whether it is that of other rows too."""
         return pattern is self._whole and narrow.basis is None and np.array_equal(heavy, self.folds.whole)
 
-    def turn(self, z: Float[np.ndarray, "all columns"]) -> Float[np.ndarray, "heavy leads"] | None:
-        """Q of the heavy rows; None where every row stands for itself. The flow keeps it: it is used again."""
+    def turn(self, z: Float[np.ndarray, "all columns"], spared: float) -> Float[np.ndarray, "heavy leads"] | None:
+        """Q of the heavy rows; None where every row stands for itself.
+
+        The flow keeps it, but for what is done to light rows (``_balance``): where no more than the part ``spared`` of
+        a row has left its cell's span, it is used again.
+        """
         if self.folds.cells and self._turn is not None:
             own = z[self.folds.whole]
             left = np.abs(own - self._turn @ (self._turn.T @ own)).max(axis=1)
-            if (left <= _KEPT * np.abs(own).max(axis=1)).all():
+            if (left <= spared * np.abs(own).max(axis=1)).all():
                 return self._turn
         self._turn = self.folds.turn(z)
         return self._turn
@@ -98,11 +101,11 @@ class Modes:
 
     def __init__(
         self, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, heavy: Int[np.ndarray, "heavy"],
-        light: Int[np.ndarray, "light"], frame: Frame | None = None,
+        light: Int[np.ndarray, "light"], spared: float = 0.0, frame: Frame | None = None,
     ) -> None:  # fmt: skip
         """Linearise the flow of the ``heavy`` active rows; those that are ``light`` stay where they are.
 
-        The ``frame`` of the step before is used again if it serves.
+        The ``frame`` of the step before is used again if it serves, even if a part ``spared`` of rows is left out.
         """
         self._whole_data, self._moved = data, (len(heavy), z.shape[1])
         self._narrow = narrowed(z[heavy], data)
@@ -110,7 +113,7 @@ class Modes:
         if frame is None or not frame.serves(self._narrow, pattern, heavy):
             frame = Frame(self._narrow, pattern, heavy, light)
         self.frame, self._pattern = frame, frame.pattern
-        self._turn, self._columns = frame.turn(rows), rows.shape[1]
+        self._turn, self._columns = frame.turn(rows, spared), rows.shape[1]
         leads = rows[heavy] if self._turn is None else self._turn.T @ rows[heavy]
         self._start = np.concatenate([leads, self._narrow.fading(), rows[light]])
         self._leads = len(self._start) - len(light)

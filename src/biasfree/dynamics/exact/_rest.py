@@ -182,8 +182,8 @@ class Late:
         if rested is not None:
             return rested
         error = self._fitted(step, least, left)
-        arcs = step.arcs() if error <= 1 else []
-        if not arcs or step.reaches < least:
+        arcs = step.arcs() if error <= 1 else None
+        if arcs is None or step.reaches < least:
             self._give_up()
             return None
         radius = now.radius()
@@ -219,7 +219,7 @@ class Late:
         """The flow from here; what depends on the pattern alone is kept."""
         state, now = self.state, self.state.carried
         own = state.balance.copied(now, state.time)
-        step = LateStep(now.z, now.data, now.pattern, _LIGHT * state.plan.rtol, own, self._frame)
+        step = LateStep(now.z, now.data, now.pattern, _LIGHT * state.plan.rtol, now.outgrown, own, self._frame)
         self._frame = step.modes.frame
         return step
 

@@ -7,9 +7,7 @@ from jaxtyping import Float
 
 from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Trial
-from biasfree.dynamics.exact._methods import basis, on_curve
-
-_LARGE = 5_000  # numbers of a curve from which points are found one by one: copies of it would cost more
+from biasfree.dynamics.exact._kernels import along
 
 
 @dataclass
@@ -69,13 +67,8 @@ class Steps:
         """Rows and energies at several times after the beginning."""
         times = np.clip(times, 0.0, self.arrival)
         n = np.minimum(np.searchsorted(self.begins, times, side="right"), len(self.curves)) - 1
-        x = (times - self.begins[n]) / self.lengths[n]
-        weights = basis(x)
-        if self.curves[0].size > _LARGE:
-            states = np.stack([on_curve(own, self.curves[k]) for own, k in zip(weights, n.tolist(), strict=True)])
-        else:
-            states = np.einsum("nb,nbrc->nrc", weights, self.curves[n])
-        energies = np.sum(weights * self.energies[n], axis=1)
+        x, states = (times - self.begins[n]) / self.lengths[n], np.empty((len(times), *self.curves.shape[2:]))
+        energies = along(n, x, self.curves, self.energies, states)
         if self.joined is not None:
             for k in np.flatnonzero(n == len(self.curves) - 1).tolist():
                 energies[k] += self.joined.change(float(x[k]), states[k])
