@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import DOP853, solve_ivp
+from scipy.integrate import DOP853, RK45, solve_ivp
 from scipy.linalg import expm
 
 import biasfree as bf
@@ -28,7 +28,7 @@ from biasfree.dynamics.exact._late import LateStep
 from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import alike, heaviest, of_members
-from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_3, ORDER_8, TABLES, Method, basis
+from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_5, ORDER_8, TABLES, Method, basis
 from biasfree.dynamics.exact._phis import phis
 from biasfree.dynamics.exact._sliding import flipped, nobody_slides, written
 from biasfree.lines import lines
@@ -105,13 +105,13 @@ def stepped(
 
 
 class TestVelocity:
-    @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
+    @pytest.mark.parametrize("method", [ORDER_5, ORDER_8], ids=["order 5", "order 8"])
     @pytest.mark.parametrize(("loss", "clock", "outputs"), KINDS)
     def test_numpy_agrees_with_every_compiled_stage(self, loss: str, clock: str, outputs: int, method: Method) -> None:
         given = problem(loss, clock, outputs)
-        trial = stepped(given, 0.02, method)
+        trial = stepped(given, 0.001, method)
         for s in range(method.stages):
-            place = given.z + 0.02 * np.tensordot(TABLES.a[method.number, s, :s], trial.stages[:s], 1)
+            place = given.z + 0.001 * np.tensordot(TABLES.a[method.number, s, :s], trial.stages[:s], 1)
             plain = velocity(place, pulls_of(place, given.data, given.pattern.side), given.pattern)
             np.testing.assert_allclose(trial.stages[s], plain, rtol=0, atol=1e-13 * np.abs(plain).max())
             assert trial.powers[s] == pytest.approx(np.sum(plain[:3] ** 2), rel=1e-12)
@@ -168,7 +168,7 @@ class TestVelocity:
 
 
 class TestForms:
-    @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
+    @pytest.mark.parametrize("method", [ORDER_5, ORDER_8], ids=["order 5", "order 8"])
     @pytest.mark.parametrize("outputs", [1, 3])
     def test_velocity_is_that_of_the_lines(self, outputs: int, method: Method) -> None:
         given = problem(outputs=outputs)
@@ -239,15 +239,17 @@ class TestSteps:
             z = trial.curve[-1].copy()
         return z
 
-    @pytest.mark.parametrize(("method", "order", "counts"), [(ORDER_3, 3, (64, 128)), (ORDER_8, 8, (3, 6))])
-    def test_orders(self, smooth, method: Method, order: int, counts: tuple[int, int]) -> None:
+    @pytest.mark.parametrize(
+        ("method", "order", "counts", "end"), [(ORDER_5, 5, (16, 32), 0.25), (ORDER_8, 8, (3, 6), 2.0)]
+    )
+    def test_orders(self, smooth, method: Method, order: int, counts: tuple[int, int], end: float) -> None:
         given, truth = smooth
         rows = slice(0, given.z.size)
-        errors = [np.abs(self.after(given, 2 / n, method, n).ravel() - truth(2.0)[rows]).max() for n in counts]
+        errors = [np.abs(self.after(given, end / n, method, n).ravel() - truth(end)[rows]).max() for n in counts]
         assert errors[1] > 1e-13
         assert order - 0.4 < math.log2(errors[0] / errors[1]) < order + 1.6
 
-    @pytest.mark.parametrize(("method", "order", "step"), [(ORDER_3, 4, 0.02), (ORDER_8, 8, 0.05)])
+    @pytest.mark.parametrize(("method", "order", "step"), [(ORDER_5, 4, 0.05), (ORDER_8, 8, 0.05)])
     def test_orders_of_curves(self, smooth, method: Method, order: int, step: float) -> None:
         """Within one step a curve of order p errs by h^(p+1); that of the energy too."""
         given, truth = smooth
@@ -262,7 +264,7 @@ class TestSteps:
             assert fine > 1e-13
             assert order - 0.6 < math.log2(rough / fine) < order + 1.6
 
-    @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
+    @pytest.mark.parametrize("method", [ORDER_5, ORDER_8], ids=["order 5", "order 8"])
     def test_a_curve_has_the_velocities_of_both_ends(self, smooth, method: Method) -> None:
         given, _ = smooth
         trial = stepped(given, 0.1, method)
@@ -271,7 +273,7 @@ class TestSteps:
         np.testing.assert_allclose(begin, trial.stages[0], atol=1e-11)
         np.testing.assert_allclose(end, trial.stages[method.core - 1], atol=1e-11)
 
-    @pytest.mark.parametrize("method", [ORDER_3, ORDER_8], ids=["order 3", "order 8"])
+    @pytest.mark.parametrize("method", [ORDER_5, ORDER_8], ids=["order 5", "order 8"])
     def test_steps_scale_with_the_tolerance_and_nan_is_refused(self, smooth, method: Method) -> None:
         (data, pattern, z), _ = smooth
         given = Problem(data, pattern, z)
@@ -733,6 +735,15 @@ def test_order_8_is_scipys() -> None:
     np.testing.assert_array_equal(_dop853.A, given)
     np.testing.assert_array_equal([_dop853.ERROR, _dop853.ERROR_LOW], [DOP853.E5, DOP853.E3])
     np.testing.assert_array_equal(_dop853.CURVE, DOP853.D)
+
+
+def test_order_5_is_scipys() -> None:
+    a, errors = TABLES.a[1], TABLES.errors[1]
+    np.testing.assert_allclose(a[:6, :5], RK45.A, rtol=1e-15)
+    np.testing.assert_allclose(a[6, :6], RK45.B, rtol=1e-15)
+    np.testing.assert_allclose(np.abs(errors[0, :7]), np.abs(RK45.E), rtol=1e-13)
+    assert not a[7:].any()
+    assert not errors[1:].any()
 
 
 class TestConstantsInBothLanguages:

@@ -6,10 +6,10 @@
 #define SHRINK 0.2
 #define CAREFUL 0.9 /* usual part of the step that the error allows */
 #define STABLE 3.5  /* step × fastest rate from which stability holds the steps */
-/* And at most: stability ends near 6 and 2.5. At its edge fast directions never come to rest by more than the
+/* And at most: stability ends near 6 and 3.3. At its edge fast directions never come to rest by more than the
    tolerance, and tiny neurons near lines that are fitted feel it (wide seed 543). */
 #define CALM 4.0
-#define CALM_SHORT 1.5
+#define CALM_SHORT 2.0
 #define REMEMBER 0.95 /* of that rate from step to step: where fast directions rest, a step does not see them */
 
 /* What the next step should be, in units of one of this error. */
@@ -55,7 +55,7 @@ double fastest_rate(double before, const Judged *judged, double length) {
 
 /* The longest step that lets fast directions rest. */
 double calm_step(double rate, const Method *method) {
-    return rate > 0.0 ? (method->order > 4 ? CALM : CALM_SHORT) / rate : INFINITY;
+    return rate > 0.0 ? (method->order > 5 ? CALM : CALM_SHORT) / rate : INFINITY;
 }
 
 /* Steps from rows `z`; `trial` holds them all, `sought` what happened in the last one. The velocity where the steps end

@@ -5,7 +5,7 @@
 #define FORGET 0.3       /* weight of the last distance between events in its running mean */
 #define RARER 1.1        /* what a step without an event makes of that mean, */
 #define FREE 2.0         /* and what its length does at least */
-#define EXPECTED 0.02    /* first guess of a short step, as part of a long one */
+#define EXPECTED 0.2     /* first guess of a short step, as part of a long one */
 #define BEYOND 2.5       /* usual distances between events that a short step looks ahead */
 #define CLOSEST 1e-3     /* part of a long step below which events do not make steps shorter */
 /* What a short step makes of a long one that is shorter than the usual distance between events: else it would never be

@@ -5,7 +5,7 @@
 
 #include "engine.h"
 
-enum { LONG = 0, SHORT = 1 }; /* steps of order 8, and of order 3 */
+enum { LONG = 0, SHORT = 1 }; /* steps of order 8, and of order 5 */
 
 typedef struct {
     double long_step, short_step;  /* the next ones; short 0: not tried yet */

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._arrays import Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, ORDER_3, ORDER_8, TABLES, Method
+from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, ORDER_5, ORDER_8, TABLES, Method
 from biasfree.native import WHOLE, address, library, structure
 
 NEAR = 3.0  # the time of a crossing that only comes within a group's radius
@@ -96,7 +96,7 @@ def engine() -> ctypes.CDLL:
     return loaded
 
 
-METHODS = (_METHOD * 2)(_METHOD(*ORDER_8), _METHOD(*ORDER_3))
+METHODS = (_METHOD * 2)(_METHOD(*ORDER_8), _METHOD(*ORDER_5))
 
 
 def attempt(

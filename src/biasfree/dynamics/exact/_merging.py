@@ -287,9 +287,7 @@ def alike(
     return [members[begin:end] for begin, end in itertools.pairwise(cuts)] if len(members) else []
 
 
-def count_alike(
-    neurons: Float[np.ndarray, "width columns"], key: Float[np.ndarray, "width"], tolerance: float
-) -> int:
+def count_alike(neurons: Float[np.ndarray, "width columns"], key: Float[np.ndarray, "width"], tolerance: float) -> int:
     """How many groups of ``alike`` there are among all neurons."""
     _, leader = _leaders(neurons, np.arange(len(neurons)), key, tolerance)
     return int(np.count_nonzero(leader == np.arange(len(leader))))

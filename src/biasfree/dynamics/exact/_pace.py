@@ -1,6 +1,6 @@
 """How long the next explicit step should be, and by which method.
 
-A step of order 8 costs 15 evaluations, one of order 3 costs 3, and either its bookkeeping. Events cut both short, so
+A step of order 8 costs 15 evaluations, one of order 5 costs 6, and either its bookkeeping. Events cut both short, so
 that the one which goes further for its cost is taken, judged by the usual distance between events. Short steps are held
 to the same error per time as long ones: there are many of them.
 
@@ -14,14 +14,14 @@ import numpy as np
 
 from biasfree.dynamics.exact._kernels import METHODS, engine
 from biasfree.dynamics.exact._march import Going, Marched
-from biasfree.dynamics.exact._methods import ORDER_3, ORDER_8, Method
+from biasfree.dynamics.exact._methods import ORDER_5, ORDER_8, Method
 
 
 class Pace(ctypes.Structure):
     """How long the next step should be, and what steps have cost.
 
     Attributes:
-        long, short: the next step of order 8, and of order 3; 0: not tried yet.
+        long, short: the next step of order 8, and of order 5; 0: not tried yet.
         gap: usual distance between events.
         overhead: what a step costs besides its evaluations, in evaluations.
         smallest: accepted step.
@@ -54,7 +54,7 @@ class Pace(ctypes.Structure):
 
     def method(self) -> Method:
         """The method that goes further per evaluation."""
-        return (ORDER_8, ORDER_3)[engine().biasfree_pace_method(byref(self), byref(METHODS))]
+        return (ORDER_8, ORDER_5)[engine().biasfree_pace_method(byref(self), byref(METHODS))]
 
     def going(self, method: Method, left: float, smallest: float, steps: int, energy: float, level: float) -> Going:
         """How the next march may go."""
