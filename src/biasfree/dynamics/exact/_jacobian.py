@@ -98,10 +98,11 @@ def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
     parts = [np.ascontiguousarray(part) for part in (rows.first, rows.second, rows.side, rows.matrices, roots)]
     first, second, side, matrices, roots = map(address, parts)
     across = None if rows.across is None else address(rows.across)
-    jacobian, slopes = np.empty((size, size)), np.empty((2 * outputs * rows.side.shape[1], size))
+    jacobian, room = np.empty((size, size)), np.empty(2 * dim)
+    slopes = np.empty((2 * outputs * rows.side.shape[1], size))
     used = engine().biasfree_jacobian(
         byref(_ROWS(first, second, side, across, matrices, roots, rows.decay, count)), byref(data.c),
-        address(jacobian), address(slopes), address(np.empty(2 * dim)),
+        address(jacobian), address(slopes), address(room),
     )  # fmt: skip
     slopes = slopes[:used]
     jacobian -= slopes.T @ slopes
