@@ -242,16 +242,16 @@ def _sorted(
         return events[0], events[0].time, []
     curvature = _curvature(data, pulls)
     curved = float(curvature.sum() if data.loss == SQUARE else curvature.max(initial=0.0))
+    second = step.curve[0, [event.row for event in events], dim:]
+    pulled, size = np.abs(second @ pulls.q), curved * np.sqrt(np.sum(second * second, axis=1))
     end, light = 1.0, list[Event]()
-    for event in events:
+    for number, event in enumerate(events):
         if event.time >= end:
             break
         reach = 0.0
         if event.kind != "level" and not heavy[event.row] and pattern.span[event.row] < dim:
-            second = step.curve[0, event.row, dim:]
             lines = event.lines if event.kind == "met" else held_by(pattern, event.row)
-            kick = 2 * float(np.abs(second @ pulls.q[:, lines]).sum())
-            weight = curved * float(np.linalg.norm(second)) * kick
+            weight = 2 * float(size[number] * pulled[number, lines].sum())
             reach = np.inf if weight == 0 else (6 * _FELT * limits.rtol / weight) ** (1 / 3) / step.length
         if reach < _WORTH * (1 - event.time):
             return event, event.time, light

@@ -101,8 +101,7 @@ class Carried:
         if len(moving) * lines > _MANY_SIDES:
             heavy, left = _merging.heaviest(neurons, moving, self.tolerance, LIGHT)
             # Each group's direction is that of its largest neuron; its square is the sum.
-            sizes = [float(lengths(neurons[some].ravel())) for some in heavy]
-            leaders = np.array(sizes)[:, None] * _units(neurons[[some[0] for some in heavy]])
+            leaders = _merging.sizes(neurons, heavy)[:, None] * _units(neurons[[some[0] for some in heavy]])
             p, q = line_forces(*outputs_of(leaders, data), data)
             if not felt_lines(p, q, data, self.rtol).size:
                 owner = closest(neurons[left], leaders)

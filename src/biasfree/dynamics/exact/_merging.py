@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import lapack
 
 from biasfree.dynamics.exact._kernels import engine
+from biasfree.dynamics.exact._lengths import lengths
 from biasfree.native import WHOLE, address
 
 _MANY, _FEW = 5000, 300  # neurons left, and groups, from which every other neuron stays by itself
@@ -34,7 +35,7 @@ _DUST = 1e-15
 _ONE, _NO = np.ones((1, 1)), np.zeros(0, dtype=int)
 
 
-class Group(NamedTuple):
+class _Group(NamedTuple):
     """Neurons that are one.
 
     Attributes:
@@ -44,6 +45,26 @@ class Group(NamedTuple):
 
     members: Int[np.ndarray, "members"]
     parts: Float[np.ndarray, "members rows"]
+
+
+class Group(_Group):
+    """``_Group``, and what is found once, however often others are regrouped."""
+
+    @functools.cached_property
+    def spread(self) -> Float[np.ndarray, "passive"]:
+        """For each passive row the largest part that a member has in it, in units of its part in the leading row."""
+        return self.spread_of(None)
+
+    def spread_of(self, some: np.ndarray | None) -> Float[np.ndarray, "passive"]:
+        """The same of some members; infinite where one has no part in the leading row."""
+        most = np.zeros(self.parts.shape[1] - 1)
+        for begin in range(0, len(self.parts), _AT_ONCE):
+            own = self.parts[begin : begin + _AT_ONCE]
+            if some is not None:
+                own = own[some[begin : begin + _AT_ONCE]]
+            with np.errstate(divide="ignore"):
+                np.maximum(most, np.abs(own[:, 1:] / own[:, :1]).max(axis=0, initial=0.0), out=most)
+        return most
 
 
 class Formed(NamedTuple):
@@ -63,6 +84,7 @@ class Merged:
         owner: the active row of each passive one, in order.
         linear: all rows are active.
         width: number of neurons.
+        row_of: the active row of each neuron; 0 for those that are zero.
     """
 
     groups: list[Group]
@@ -70,11 +92,13 @@ class Merged:
     owner: Int[np.ndarray, "passive"]
     linear: bool
     width: int
+    row_of: Int[np.ndarray, "width"]
 
     @classmethod
     def of(cls, formed: list[Formed], shape: tuple[int, int]) -> "Merged":
         """Groups of neurons, all of which together have this shape."""
-        return cls([], np.zeros((0, shape[1])), _NO, False, shape[0]).with_more(_NO, formed, np.zeros((0, shape[1])))
+        nobody = cls([], np.zeros((0, shape[1])), _NO, False, shape[0], np.zeros(shape[0], dtype=int))
+        return nobody.with_more(_NO, formed, np.zeros((0, shape[1])))
 
     def with_more(
         self, kept: Int[np.ndarray, "kept"], formed: list[Formed], rows: Float[np.ndarray, "rows columns"]
@@ -85,11 +109,21 @@ class Merged:
         stays = number[self.owner] >= 0
         leading, passive = [each.rows[:1] for each in formed], [each.rows[1:] for each in formed]
         owner = np.repeat(len(kept) + np.arange(len(formed)), [len(own) for own in passive])
+        groups = [*(self.groups[index] for index in kept.tolist()), *(each.group for each in formed)]
         return Merged(
-            [*(self.groups[index] for index in kept.tolist()), *(each.group for each in formed)],
-            np.concatenate([rows[kept], *leading, rows[len(self.groups) :][stays], *passive]),
+            groups, np.concatenate([rows[kept], *leading, rows[len(self.groups) :][stays], *passive]),
             np.concatenate([number[self.owner[stays]], owner]).astype(np.int64), False, self.width,
+            self._numbered(number, formed, len(kept)),
         )  # fmt: skip
+
+    def _numbered(
+        self, number: Int[np.ndarray, "groups"], formed: list[Formed], kept: int
+    ) -> Int[np.ndarray, "width"]:
+        """``row_of`` after groups have got other numbers, -1 those that are no more, and others were formed."""
+        row_of = number[self.row_of] if len(number) else np.zeros(self.width, dtype=int)
+        for index, each in enumerate(formed):
+            row_of[each.group.members] = kept + index
+        return np.maximum(row_of, 0)
 
     def changed(
         self, neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]],
@@ -132,7 +166,7 @@ class Merged:
     def alone(self) -> tuple[Int[np.ndarray, "alone"], Int[np.ndarray, "alone"]]:
         """Rows that are a neuron by itself, and which."""
         rows = [index for index, group in enumerate(self.groups) if group.parts is _ONE]
-        return np.array(rows, dtype=int), np.concatenate([*(self.groups[index].members for index in rows), _NO])
+        return np.array(rows, dtype=int), np.array([self.groups[index].members[0] for index in rows], dtype=int)
 
     @functools.cached_property
     def parallel(self) -> list[tuple[int, Group]]:
@@ -181,13 +215,6 @@ class Merged:
     def _large(self) -> list[tuple[np.ndarray, Group]]:
         return [(self._own(n), group) for n, group in enumerate(self.groups) if group.parts.size > _LARGE]
 
-    @functools.cached_property
-    def row_of(self) -> Int[np.ndarray, "width"]:
-        """The active row of each neuron; 0 for those that are zero."""
-        rows, count = np.zeros(self.width, dtype=int), [len(group.members) for group in self.groups]
-        rows[np.concatenate([_NO, *(group.members for group in self.groups)])] = np.repeat(np.arange(len(count)), count)
-        return rows
-
     def apart(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "2 passive"]:
         """For each passive row the largest part that a member has in it, in units of its part in the leading row.
 
@@ -200,21 +227,10 @@ class Merged:
         return self._apart["both"]
 
     def _spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
-        spreads = [np.zeros(0)]
-        for group in self.groups:
-            parts = group.parts
-            if self.linear or parts.shape[1] == 1:
-                continue
-            stays = ~np.isin(group.members, without) if without.size else None
-            most = np.zeros(parts.shape[1] - 1)
-            for begin in range(0, len(parts), _AT_ONCE):
-                some = parts[begin : begin + _AT_ONCE]
-                if stays is not None:
-                    some = some[stays[begin : begin + _AT_ONCE]]
-                with np.errstate(divide="ignore"):
-                    np.maximum(most, np.abs(some[:, 1:] / some[:, :1]).max(axis=0, initial=0.0), out=most)
-            spreads.append(most)
-        return np.concatenate(spreads)
+        several = [group for group in self.groups if group.parts.shape[1] > 1 and not self.linear]
+        if without.size:
+            return np.concatenate([np.zeros(0), *(g.spread_of(~np.isin(g.members, without)) for g in several)])
+        return np.concatenate([np.zeros(0), *(group.spread for group in several)])
 
     @functools.cached_property
     def _place(self) -> Int[np.ndarray, "width"]:
@@ -261,12 +277,17 @@ def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
     some = moving(neurons)
     formed = grouped(some, neurons[some])
-    return Merged([formed.group], formed.rows, _NO, True, len(neurons))
+    return Merged([formed.group], formed.rows, _NO, True, len(neurons), np.zeros(len(neurons), dtype=int))
 
 
 def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]]) -> Merged:
     """Groups of these neurons."""
-    return Merged.of([grouped(some, neurons[some]) for some in members], neurons.shape)
+    first = neurons[[some[0] for some in members]]  # all at once: most are alone
+    formed = [
+        Formed(Group(some, _ONE), first[n : n + 1]) if len(some) == 1 else grouped(some, neurons[some])
+        for n, some in enumerate(members)
+    ]
+    return Merged.of(formed, neurons.shape)
 
 
 def alike(
@@ -344,6 +365,16 @@ def heaviest(
         close[leader] = True
         left, units, squares = left[~close], units[~close], squares[~close]
     return groups, left
+
+
+def sizes(
+    neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]]
+) -> Float[np.ndarray, "groups"]:
+    """√Σ of the squares of each group's neurons."""
+    begins = np.cumsum([0, *(len(some) for some in members)])[:-1]
+    every = lengths(neurons[np.concatenate([_NO, *members])])
+    most = float(every.max(initial=0.0)) or 1.0
+    return most * np.sqrt(np.add.reduceat((every / most) ** 2, begins)) if len(members) else np.zeros(0)
 
 
 def moving(neurons: Float[np.ndarray, "width columns"]) -> Int[np.ndarray, "some"]:
