@@ -334,6 +334,61 @@ class TestLate:
         assert 0 < step.reaches < 7
         np.testing.assert_allclose(step.at(step.reaches), math.exp(-step.reaches) * z, rtol=1e-12)
 
+    def test_a_step_ends_before_a_group_comes_apart(self) -> None:
+        """A light row fades, at the rate ½, while the difference between its neurons grows by as much."""
+        data = by_line(lines(np.eye(2)), bf.Dataset(np.eye(2), np.ones(2)), 0.0, "square", "time", 0.0)
+        z = np.array([[1.0, -1e-3, 1.0], [-1e-63, 1e-60, -1e-60], [0.0, 1e-70, 1e-70]])
+        pattern = nobody_slides(np.where(z[:2, :2] @ data.transposed < 0, -1.0, 1.0), np.array([0, 1, 1]), 2)
+        parted = 1e-7
+        step = LateStep(z, data, pattern, 1e-9, parted)
+        assert step.try_length(40.0, 1e-9, 0.0) <= 1
+        assert step.arcs()
+        assert 5 < step.reaches <= math.log(math.sqrt(parted) / 1e-10)
+        free = LateStep(z, data, pattern, 1e-9)
+        assert free.try_length(40.0, 1e-9, 0.0) <= 1
+        assert free.arcs()
+        assert free.reaches == 40.0
+
+    @pytest.mark.parametrize("outputs", [1, 2])
+    def test_paces_of_light_rows_are_those_of_singular_values(self, outputs: int) -> None:
+        given = problem("square", "time", outputs, count=6)
+        z = given.z.copy()
+        z[1:] *= 1e-30
+        step, decay = LateStep(z, given.data, given.pattern, 1e-9), given.data.decay
+        assert step.heavy.tolist() == [0]
+        rates, until = np.zeros(3), np.array([np.inf, 0.0, 0.0])
+        for row, matrix in zip(z[step.riding] / 1e-30, step._light_pulls(), strict=True):
+            left, sizes, right = np.linalg.svd(matrix, full_matrices=False)
+            row = row / np.linalg.norm(row)
+            first, second = left.T @ row[: len(matrix)], right @ row[len(matrix) :]
+            idle = math.sqrt(abs(1 - first @ first - second @ second))
+            rates = np.maximum(rates, [np.abs(sizes - decay).max(), sizes[0] + decay, decay])
+            until[1] = max(until[1], 0.5 * math.log(np.linalg.norm(first - second) / 1e-12) / sizes[0])
+            until[2] = max(until[2], math.log(max(idle / 1e-12, 1.0)) / sizes[0])
+        np.testing.assert_allclose(step._light_paces(), np.column_stack([rates, until]), rtol=1e-9)
+
+    def test_what_stands_for_a_cell_is_used_again(self) -> None:
+        """The flow keeps Q: a step after another one is the same with the first one's."""
+        rng = np.random.default_rng(3)
+        inputs = rng.normal(size=(4, 2))
+        data = by_line(lines(inputs), bf.Dataset(inputs, rng.normal(size=4)), 0.0, "square", "time", 0.0)
+        w = np.array([1.0, 0.3]) + 0.05 * rng.normal(size=(9, 2))
+        z = np.column_stack([w, rng.normal(size=9)])
+        pattern = nobody_slides(np.where(z[:, :2] @ data.transposed < 0, -1.0, 1.0), np.arange(9), 2)
+        assert (pattern.side == pattern.side[0]).all()
+        before = LateStep(z, data, pattern, 1e-9)
+        assert before.try_length(0.01, 1e-9, 0.0) <= 1
+        assert before.arcs()
+        ends = []
+        for frame in (before.modes.frame, None):
+            after = LateStep(before.at(0.01), data, pattern, 1e-9, frame=frame)
+            assert (after.modes._turn is before.modes._turn) == (frame is not None)
+            assert after.modes.force.size == 9  # of 27 entries
+            assert after.try_length(0.01, 1e-9, 0.0) <= 1
+            assert after.arcs()
+            ends.append(after.at(0.01))
+        np.testing.assert_allclose(*ends, rtol=0, atol=1e-9)
+
     @pytest.mark.parametrize("length", [10.0, 1e4, 3e4, 1e8])
     def test_a_light_row_grows_by_what_it_is_however_long_the_step(self, length: float) -> None:
         """A heavy row has fitted one of two samples; a light one grows by the other, at the rate ½ (wide seed 1465)."""

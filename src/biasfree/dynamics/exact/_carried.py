@@ -13,6 +13,7 @@ from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of, velocity
+from biasfree.dynamics.exact._groups import Formed, grouped
 from biasfree.dynamics.exact._kernels import engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
@@ -222,12 +223,9 @@ class Carried:
 
     def parted(self) -> bool:
         """Whether the differences within a group have outgrown it."""
-        squares, (rows, columns) = np.empty(self.active), self.z.shape
-        return rows > self.active and bool(
-            engine().biasfree_parted(
-                address(self.z), byref(self.pattern.c), columns, self.outgrown, address(squares)
-            )
-        )  # fmt: skip
+        z, squares = address(self.z), np.empty(self.active)
+        apart = engine().biasfree_parted(z, byref(self.pattern.c), self.z.shape[1], self.outgrown, address(squares))
+        return bool(apart)
 
     def apart(self) -> Float[np.ndarray, "2 passive"]:
         """How far apart the neurons of groups are, see ``Merged``; there are no passive rows where no line matters."""
@@ -271,29 +269,29 @@ class Carried:
 
     def _part(self, torn: dict[int, int]) -> None:
         """Part each of these groups by its neurons' distances from a line, at the largest gaps between them."""
-        parts, leaders = list[_merging.Formed](), list[int]()
+        parts, leaders = list[Formed](), list[int]()
         for row, line in torn.items():
             neurons, members = self.groups.neurons_of(row, self.z), self.groups.groups[row].members
             distance = neurons[:, : self.dim] @ self.data.directions[line] / lengths(neurons)
             order = np.argsort(distance, kind="stable")
             gaps = np.argsort(-np.diff(distance[order]), kind="stable")[: _PARTS - 1]
             pieces = np.split(order, np.sort(gaps) + 1)
-            parts += [_merging.grouped(members[some], neurons[some]) for some in pieces]
+            parts += [grouped(members[some], neurons[some]) for some in pieces]
             leaders += [row] * len(pieces)
         self._replace(list(torn), parts, leaders)
 
     def dissolve(self, rows: list[int]) -> bool:
         """Let every neuron of these groups go by itself, but where others ride along; whether there are any."""
         rows = np.setdiff1d(rows, self.groups.row_of[self.riders]).tolist()
-        parts, leaders = list[_merging.Formed](), list[int]()
+        parts, leaders = list[Formed](), list[int]()
         for row in rows:
             neurons, members = self.groups.neurons_of(row, self.z), self.groups.groups[row].members
-            parts += [_merging.grouped(members[i : i + 1], neurons[i : i + 1]) for i in range(len(members))]
+            parts += [grouped(members[i : i + 1], neurons[i : i + 1]) for i in range(len(members))]
             leaders += [row] * len(members)
         self._replace(rows, parts, leaders)
         return bool(rows)
 
-    def _replace(self, rows: list[int], parts: list[_merging.Formed], leaders: list[int]) -> None:
+    def _replace(self, rows: list[int], parts: list[Formed], leaders: list[int]) -> None:
         """Other groups instead of some, each on the sides of its leader but where it is clearly beyond a line."""
         kept = np.setdiff1d(np.arange(self.active), rows)
         self._take(self.groups.with_more(kept, parts, self.z), self.pattern, np.concatenate([kept, leaders]))

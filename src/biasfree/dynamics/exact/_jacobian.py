@@ -94,8 +94,8 @@ def _roots(curved: Float[np.ndarray, "2 lines outputs outputs"]) -> Float[np.nda
 def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
     """J as a matrix."""
     (count, dim), outputs = rows.first.shape, rows.second.shape[1]
-    size, roots = count * (dim + outputs), _roots(rows.bends)
-    parts = [np.ascontiguousarray(part) for part in (rows.first, rows.second, rows.side, rows.matrices, roots)]
+    size, each = count * (dim + outputs), (rows.first, rows.second, rows.side, rows.matrices, _roots(rows.bends))
+    parts = [np.ascontiguousarray(part) for part in each]
     first, second, side, matrices, roots = map(address, parts)
     across = None if rows.across is None else address(rows.across)
     jacobian, room = np.empty((size, size)), np.empty(2 * dim)

@@ -18,60 +18,18 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import lapack
 
+from biasfree.dynamics.exact._groups import AT_ONCE, LARGE, ONE, Formed, Group, grouped
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.native import WHOLE, address
 
 _MANY, _FEW = 5000, 300  # neurons left, and groups, from which every other neuron stays by itself
-_AT_ONCE = 4096  # neurons that are worked on together: making larger arrays costs more than what is done with them
-_LARGE = 1000  # neurons, or their parts in rows, from which a group is worth linear algebra of its own
-_DUST = 1e-15
-_ONE, _NO = np.ones((1, 1)), np.zeros(0, dtype=int)
-
-
-class _Group(NamedTuple):
-    """Neurons that are one.
-
-    Attributes:
-        members: their numbers.
-        parts: U: each member as a combination of the group's rows s_kv_kᵀ, the leading one first.
-    """
-
-    members: Int[np.ndarray, "members"]
-    parts: Float[np.ndarray, "members rows"]
-
-
-class Group(_Group):
-    """``_Group``, and what is found once, however often others are regrouped."""
-
-    @functools.cached_property
-    def spread(self) -> Float[np.ndarray, "passive"]:
-        """For each passive row the largest part that a member has in it, in units of its part in the leading row."""
-        return self.spread_of(None)
-
-    def spread_of(self, some: np.ndarray | None) -> Float[np.ndarray, "passive"]:
-        """The same of some members; infinite where one has no part in the leading row."""
-        most = np.zeros(self.parts.shape[1] - 1)
-        for begin in range(0, len(self.parts), _AT_ONCE):
-            own = self.parts[begin : begin + _AT_ONCE]
-            if some is not None:
-                own = own[some[begin : begin + _AT_ONCE]]
-            with np.errstate(divide="ignore"):
-                np.maximum(most, np.abs(own[:, 1:] / own[:, :1]).max(axis=0, initial=0.0), out=most)
-        return most
-
-
-class Formed(NamedTuple):
-    """A group, and its rows as they are."""
-
-    group: Group
-    rows: Float[np.ndarray, "rows columns"]
+_NO = np.zeros(0, dtype=int)
 
 
 @dataclass(frozen=True)
@@ -116,9 +74,7 @@ class Merged:
             self._numbered(number, formed, len(kept)),
         )  # fmt: skip
 
-    def _numbered(
-        self, number: Int[np.ndarray, "groups"], formed: list[Formed], kept: int
-    ) -> Int[np.ndarray, "width"]:
+    def _numbered(self, number: Int[np.ndarray, "groups"], formed: list[Formed], kept: int) -> Int[np.ndarray, "width"]:
         """``row_of`` after groups have got other numbers, -1 those that are no more, and others were formed."""
         row_of = number[self.row_of] if len(number) else np.zeros(self.width, dtype=int)
         for index, each in enumerate(formed):
@@ -165,14 +121,14 @@ class Merged:
     @functools.cached_property
     def alone(self) -> tuple[Int[np.ndarray, "alone"], Int[np.ndarray, "alone"]]:
         """Rows that are a neuron by itself, and which."""
-        rows = [index for index, group in enumerate(self.groups) if group.parts is _ONE]
+        rows = [index for index, group in enumerate(self.groups) if group.parts is ONE]
         return np.array(rows, dtype=int), np.array([self.groups[index].members[0] for index in rows], dtype=int)
 
     @functools.cached_property
     def parallel(self) -> list[tuple[int, Group]]:
         """Rows whose neurons are exactly parallel, where they are several."""
         some = enumerate(self.groups)
-        return [(index, group) for index, group in some if group.parts is not _ONE and group.parts.shape[1] == 1]
+        return [(index, group) for index, group in some if group.parts is not ONE and group.parts.shape[1] == 1]
 
     @functools.cached_property
     def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -184,7 +140,7 @@ class Merged:
         some = [
             (self._own(index), group)
             for index, group in enumerate(self.groups)
-            if group.parts is not _ONE and group.parts.size <= _LARGE
+            if group.parts is not ONE and group.parts.size <= LARGE
         ]
         one = np.ones(len(alone), dtype=int)
         row = np.concatenate([alone, *(np.tile(own, len(each.members)) for own, each in some)])
@@ -206,14 +162,14 @@ class Merged:
             address(begin, WHOLE), address(neuron, WHOLE), len(neuron), self.width, address(neurons),
         )  # fmt: skip
         for own, group in self._large:
-            for first in range(0, len(group.members), _AT_ONCE):
-                some = slice(first, first + _AT_ONCE)
+            for first in range(0, len(group.members), AT_ONCE):
+                some = slice(first, first + AT_ONCE)
                 neurons[..., group.members[some], :] = group.parts[some] @ rows[..., own, :]
         return neurons
 
     @functools.cached_property
     def _large(self) -> list[tuple[np.ndarray, Group]]:
-        return [(self._own(n), group) for n, group in enumerate(self.groups) if group.parts.size > _LARGE]
+        return [(self._own(n), group) for n, group in enumerate(self.groups) if group.parts.size > LARGE]
 
     def apart(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "2 passive"]:
         """For each passive row the largest part that a member has in it, in units of its part in the leading row.
@@ -268,7 +224,7 @@ class Merged:
             own[0] *= size
             parts[:, 0] /= size
             formed.append(Formed(Group(group.members[stays], parts), own))
-        formed += [Formed(Group(leaving[i : i + 1], _ONE), alone[i : i + 1]) for i in range(len(leaving))]
+        formed += [Formed(Group(leaving[i : i + 1], ONE), alone[i : i + 1]) for i in range(len(leaving))]
         kept = np.setdiff1d(np.arange(len(self.groups)), left)
         return self.with_more(kept, formed, rows), np.concatenate([kept, left])
 
@@ -284,7 +240,7 @@ def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np
     """Groups of these neurons."""
     first = neurons[[some[0] for some in members]]  # all at once: most are alone
     formed = [
-        Formed(Group(some, _ONE), first[n : n + 1]) if len(some) == 1 else grouped(some, neurons[some])
+        Formed(Group(some, ONE), first[n : n + 1]) if len(some) == 1 else grouped(some, neurons[some])
         for n, some in enumerate(members)
     ]
     return Merged.of(formed, neurons.shape)
@@ -332,7 +288,7 @@ def _squares(
     neurons: Float[np.ndarray, "width columns"], which: Int[np.ndarray, "some"]
 ) -> tuple[Float[np.ndarray, "some"], float]:
     """Squared lengths of some neurons as parts of their largest entry's square, and that entry."""
-    parts = [which[begin : begin + _AT_ONCE] for begin in range(0, len(which), _AT_ONCE)]
+    parts = [which[begin : begin + AT_ONCE] for begin in range(0, len(which), AT_ONCE)]
     largest = max((float(np.abs(neurons[part]).max(initial=0.0)) for part in parts), default=0.0) or 1.0
     scaled = (neurons[part] / largest for part in parts)
     return np.concatenate([np.zeros(0), *(np.einsum("hd,hd->h", own, own) for own in scaled)]), largest
@@ -380,28 +336,3 @@ def sizes(
 def moving(neurons: Float[np.ndarray, "width columns"]) -> Int[np.ndarray, "some"]:
     """Neurons that are not zero; others never move."""
     return np.flatnonzero(neurons.any(axis=1))
-
-
-def grouped(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> Formed:
-    """Members of a group, and their own neurons, as one."""
-    if len(members) == 1:
-        return Formed(Group(members, _ONE), own)
-    if not len(members):
-        return Formed(Group(members, np.ones((0, 0))), own)
-    largest = np.abs(own).max()
-    own = own / largest
-    if len(members) > _LARGE:
-        # V from ZᵀZ: projections on it are as good, and far cheaper.
-        rows = np.linalg.eigh(own.T @ own)[1].T[::-1]
-        parts = own @ rows.T
-        sizes = np.linalg.norm(parts, axis=0)
-        parts = parts / np.where(sizes > 0, sizes, 1.0)
-    else:
-        parts, sizes, rows, failed = lapack.dgesdd(own, full_matrices=False)  # NumPy's svd takes longer to call it
-        if failed:
-            raise np.linalg.LinAlgError("the singular values of a group of neurons were not found.")
-    kept = sizes > _DUST * sizes[0]
-    parts, rows = parts[:, kept], (largest * sizes[kept])[:, None] * rows[kept]
-    if parts[:, 0].sum() < 0:
-        parts[:, 0], rows[0] = -parts[:, 0], -rows[0]
-    return Formed(Group(members, parts), rows)

@@ -1,0 +1,77 @@
+"""Groups of neurons that act as one (``_merging`` says why), each by itself."""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.linalg import lapack
+
+AT_ONCE = 4096  # neurons that are worked on together: making larger arrays costs more than what is done with them
+LARGE = 1000  # neurons, or their parts in rows, from which a group is worth linear algebra of its own
+_DUST = 1e-15
+ONE = np.ones((1, 1))  # the parts of a neuron by itself
+
+
+class _Group(NamedTuple):
+    """Neurons that are one.
+
+    Attributes:
+        members: their numbers.
+        parts: U: each member as a combination of the group's rows s_kv_kᵀ, the leading one first.
+    """
+
+    members: Int[np.ndarray, "members"]
+    parts: Float[np.ndarray, "members rows"]
+
+
+class Group(_Group):
+    """``_Group``, and what is found once, however often others are regrouped."""
+
+    @functools.cached_property
+    def spread(self) -> Float[np.ndarray, "passive"]:
+        """For each passive row the largest part that a member has in it, in units of its part in the leading row."""
+        return self.spread_of(None)
+
+    def spread_of(self, some: np.ndarray | None) -> Float[np.ndarray, "passive"]:
+        """The same of some members; infinite where one has no part in the leading row."""
+        most = np.zeros(self.parts.shape[1] - 1)
+        for begin in range(0, len(self.parts), AT_ONCE):
+            own = self.parts[begin : begin + AT_ONCE]
+            if some is not None:
+                own = own[some[begin : begin + AT_ONCE]]
+            with np.errstate(divide="ignore"):
+                np.maximum(most, np.abs(own[:, 1:] / own[:, :1]).max(axis=0, initial=0.0), out=most)
+        return most
+
+
+class Formed(NamedTuple):
+    """A group, and its rows as they are."""
+
+    group: Group
+    rows: Float[np.ndarray, "rows columns"]
+
+
+def grouped(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> Formed:
+    """Members of a group, and their own neurons, as one."""
+    if len(members) == 1:
+        return Formed(Group(members, ONE), own)
+    if not len(members):
+        return Formed(Group(members, np.ones((0, 0))), own)
+    largest = np.abs(own).max()
+    own = own / largest
+    if len(members) > LARGE:
+        # V from ZᵀZ: projections on it are as good, and far cheaper.
+        rows = np.linalg.eigh(own.T @ own)[1].T[::-1]
+        parts = own @ rows.T
+        sizes = np.linalg.norm(parts, axis=0)
+        parts = parts / np.where(sizes > 0, sizes, 1.0)
+    else:
+        parts, sizes, rows, failed = lapack.dgesdd(own, full_matrices=False)  # NumPy's svd takes longer to call it
+        if failed:
+            raise np.linalg.LinAlgError("the singular values of a group of neurons were not found.")
+    kept = sizes > _DUST * sizes[0]
+    parts, rows = parts[:, kept], (largest * sizes[kept])[:, None] * rows[kept]
+    if parts[:, 0].sum() < 0:
+        parts[:, 0], rows[0] = -parts[:, 0], -rows[0]
+    return Formed(Group(members, parts), rows)
