@@ -17,7 +17,18 @@ from scipy.linalg import expm
 import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics import _field
-from biasfree.dynamics.exact import _alone, _carried, _dop853, _events, _follow, _kernels, _merging, _rest, _sliding
+from biasfree.dynamics.exact import (
+    _alone,
+    _carried,
+    _dop853,
+    _events,
+    _follow,
+    _groups,
+    _kernels,
+    _merging,
+    _rest,
+    _sliding,
+)
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
@@ -700,7 +711,8 @@ class TestMerging:
             return members, merged.restored(merged.rows), merged.apart(leaving)
 
         whole = all_of_it()
-        monkeypatch.setattr(_merging, "_AT_ONCE", 37)
+        for module in (_groups, _merging):
+            monkeypatch.setattr(module, "AT_ONCE", 37)
         parts = all_of_it()
         assert [sorted(members) for members in parts[0]] == [np.flatnonzero(keys == k).tolist() for k in range(3)]
         for one, other in zip(whole[0], parts[0], strict=True):
