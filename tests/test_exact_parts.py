@@ -378,6 +378,14 @@ class TestLate:
             until[2] = max(until[2], math.log(max(idle / 1e-12, 1.0)) / sizes[0])
         np.testing.assert_allclose(step._light_paces(), np.column_stack([rates, until]), rtol=1e-9)
 
+    def test_fast_directions_have_short_arcs_where_nothing_was_judged(self) -> None:
+        """A way to rest is taken without trying its length: 8 points of one arc would not show what fades at its begin."""
+        late, _ = self.begin(2, 300.0)
+        late.length = 2.0
+        fastest = float(-late.modes.rates.min())
+        assert fastest * late.length > 10
+        assert late.arcs().ends[0] <= 1.01 / fastest
+
     def test_what_stands_for_a_cell_is_used_again(self) -> None:
         """The flow keeps Q: a step after another one is the same with the first one's."""
         rng = np.random.default_rng(3)

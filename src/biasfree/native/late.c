@@ -182,13 +182,14 @@ PUBLIC void biasfree_collocate(double length, const Modes *modes, const Rules *r
     solved->error = judged(solved->change, modes, solved->shown);
 }
 
-/* The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}. */
+/* The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}. Without tolerances all of it
+   can. */
 PUBLIC double biasfree_fastest(double length, const Modes *modes, const double *bend) {
     const int64_t count = modes->count, seen = modes->seen;
     double fastest = 0.0;
     for (int64_t m = 0; m < count; m++) {
         const double rate = fabs(modes->rates[m]), *shown = modes->shown + m * seen;
-        double total = modes->force[m], factor = 1.0, most = 0.0;
+        double total = modes->force[m], factor = 1.0, most = seen ? 0.0 : INFINITY;
         if (!(rate * length > 1.0) || rate <= fastest) continue;
         for (int j = 0; j < POINTS; j++) {
             factor *= (double)(j + 1) / (length * modes->rates[m]);
