@@ -379,7 +379,7 @@ class TestLate:
         np.testing.assert_allclose(step._light_paces(), np.column_stack([rates, until]), rtol=1e-9)
 
     def test_fast_directions_have_short_arcs_where_nothing_was_judged(self) -> None:
-        """A way to rest is taken without trying its length: 8 points of one arc would not show what fades at its begin."""
+        """A way to rest is taken without trying its length: 8 points of one arc would not show what fades at first."""
         late, _ = self.begin(2, 300.0)
         late.length = 2.0
         fastest = float(-late.modes.rates.min())

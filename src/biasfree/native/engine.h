@@ -103,16 +103,18 @@ void bernstein(double x, double *weights);
 
 /* field.c */
 void outputs_of(const double *z, const Data *data, const double *side, int64_t active, double *work);
-void bent_pull(const double *z, const Data *data, const double *side, int64_t active, int64_t line, double shift,
-               double *work, double *q);
 void turn_form(const Form *form, const Data *data, const Pattern *pattern, int64_t h, int64_t line);
 void given_pulls(const Data *data, double x, double *work);
-double log_loss(const double *work, const Data *data);
-void pulls(double *work, const Data *data, double shift);
 double pulls_here(const double *z, const Data *data, const Pattern *pattern, double *work);
 double pulls_on_rows(const double *z, const Data *data, const Pattern *pattern, const Desk *desk);
 double velocity(const Data *data, const Pattern *pattern, const Form *form, double time, const Desk *desk,
                 double *stage);
+
+/* losses.c */
+double log_loss(const double *work, const Data *data);
+void pulls(double *work, const Data *data, double shift);
+void bent_pull(const double *z, const Data *data, const double *side, int64_t active, int64_t line, double shift,
+               double *work, double *q);
 
 /* step.c */
 void add_up(const double *weights, int64_t count, const double *stages, int64_t size, double *total);

@@ -22,10 +22,10 @@ from jaxtyping import Bool, Float
 
 from biasfree.dynamics.exact._arrays import Limits, Pattern
 from biasfree.dynamics.exact._data import SQUARE, Data
-from biasfree.dynamics.exact._events import Event
-from biasfree.dynamics.exact._field import Pulls, line_outputs, matrices_of, pulls_of, velocity
+from biasfree.dynamics.exact._events import Event, room_for
+from biasfree.dynamics.exact._field import Pulls, line_outputs, pulls_of
 from biasfree.dynamics.exact._follow import follow
-from biasfree.dynamics.exact._kernels import line_forces
+from biasfree.dynamics.exact._kernels import line_forces, speeds
 from biasfree.dynamics.exact._kicks import Crossings, Kicks, Step, passing
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import ON_A_LINE, held_by
@@ -285,15 +285,16 @@ def _felt(
     lin, even = (np.tensordot(basis(x) @ FROM_NODES, part, 1) for part in (lin, even))
     p, q = line_forces(lin, even, data)
     other_p, other_q = line_forces(lin + odd, even + bent, data)
-    speeds = velocity(states, _pulls(p, q, data, pattern.side), pattern)
-    rates = velocity(states, _pulls(other_p, other_q, data, pattern.side), pattern) - speeds
+    desk, _ = room_for(states.shape, data, pattern)
+    moving = speeds(states, p, q, data, pattern, desk)
+    rates = speeds(states, other_p, other_q, data, pattern, desk) - moving
     # Of the rows that went alone: by the sides that they have on their ways.
     change = _speeds(new, (other_p - p)[:, None], (other_q - q)[:, None], ways.side[arcs], ways.basis[arcs], data)
     rates[:, rows] = np.where(gone, change, rates[:, rows])
     span = step.length * (end - begin)
     added = span * np.tensordot(_GAUSS_WEIGHTS, rates, 1)
     _kept_dead(step, ways, given, end, added)
-    energy = 2 * span * float(_GAUSS_WEIGHTS @ np.sum((speeds * rates)[:, :active], axis=(1, 2)))
+    energy = 2 * span * float(_GAUSS_WEIGHTS @ np.sum((moving * rates)[:, :active], axis=(1, 2)))
     room = _FELT * (limits.atol + limits.rtol * np.abs(states[-1, :active]).max(axis=1))
     return float(np.max(np.abs(added[:active]).max(axis=1) / room)), added, energy
 
@@ -309,9 +310,3 @@ def _kept_dead(step: Step, ways: Ways, given: np.ndarray, end: float, added: Flo
     dead = np.abs(now).max(axis=1, initial=0.0) * step.length <= ON_A_LINE * np.abs(z).max(axis=1)
     off = np.sum(d * added[rows, :dim], axis=1) * dead
     added[rows, :dim] -= off[:, None] * d
-
-
-def _pulls(p: np.ndarray, q: np.ndarray, data: Data, side: np.ndarray) -> Pulls:
-    """Pulls of several states of rows with these sides, whose loss nobody asks for."""
-    unknown = np.full(len(p), np.nan)
-    return Pulls(unknown, np.full(len(p), data.decay), p, q, unknown, matrices_of(p, q, data, side))

@@ -28,7 +28,7 @@ from biasfree.dynamics.exact._kernels import BLUR, log_levels, quiet, real, scan
 from biasfree.dynamics.exact._methods import NODES, basis, on_curve
 from biasfree.dynamics.exact._sliding import leaving_zero, resting
 
-_ROOM = 256  # crossings of one arc that there is room for at first
+_ROOM = 256  # crossings of one arc that there is room for at least
 _TOGETHER = 1e-12  # part of an arc within which one row meets several lines at once
 _NOBODY = np.zeros((0, 2), dtype=np.int64)
 
@@ -137,10 +137,16 @@ def _quiet(
     return quiet(curves, data, pattern, level, desk, sought)
 
 
-def room_for(z: tuple[int, ...], data: Data, pattern: Pattern, crossings: int = _ROOM) -> tuple[Desk, Sought]:
-    """Room for rows of a shape to be searched, and for what is found."""
+def room_for(z: tuple[int, ...], data: Data, pattern: Pattern, crossings: int | None = None) -> tuple[Desk, Sought]:
+    """Room for rows of a shape to be searched, and for what is found: a crossing of each row unless told otherwise."""
+    crossings = _usual(pattern) if crossings is None else crossings
     desk = _ROOMS.desk(*z[-2:], len(pattern.side), *data.transposed.shape)
     return desk, _ROOMS.sought(crossings, len(pattern.slides))
+
+
+def _usual(pattern: Pattern) -> int:
+    """Crossings that there is room for at first; powers of two, so that few sizes are kept."""
+    return max(_ROOM, 2 ** len(pattern.side).bit_length())
 
 
 def scanned(
@@ -152,7 +158,7 @@ def scanned(
     slack: float = BLUR,
 ) -> tuple[int, Sought]:
     """The number of crossings along a curve, and all that was found; ``slack`` is its own error (``_crossings``)."""
-    room = _ROOM
+    room = _usual(pattern)
     while True:
         desk, sought = room_for(curve.shape, data, pattern, room)
         desk.radius[:] = radius
@@ -175,7 +181,7 @@ def happenings(
         if x > 1.0:
             break
         if row not in first:
-            first[row] = Event(x, "met", row, np.array([line]))
+            first[row] = Event(x, "met", row, _one(line))
         elif x <= first[row].time + _TOGETHER:
             first[row] = first[row]._replace(lines=np.append(first[row].lines, line))
     for (row, _), x in zip(pattern.slides.tolist(), sought.ended.tolist(), strict=False):
@@ -188,6 +194,14 @@ def happenings(
     if x <= 1.0:
         events.append(Event(x, "slide", row))
     return sorted(events, key=lambda event: (event.time, _RANKS[event.kind]))
+
+
+@functools.cache
+def _one(line: int) -> Int[np.ndarray, "1"]:
+    """A line by itself; nobody writes to it."""
+    alone = np.array([line])
+    alone.flags.writeable = False
+    return alone
 
 
 _RANKS = {"level": 0, "slide": 1, "met": 2}  # of what happens at once

@@ -74,6 +74,7 @@ def engine() -> ctypes.CDLL:
     loaded.biasfree_quiet.restype = whole
     loaded.biasfree_parted.argtypes = [pointer, pointer, whole, number, pointer]
     loaded.biasfree_parted.restype = whole
+    loaded.biasfree_speeds.argtypes, loaded.biasfree_speeds.restype = [whole, *[pointer] * 7], None
     loaded.biasfree_fastest.argtypes, loaded.biasfree_fastest.restype = [number, pointer, pointer], number
     loaded.biasfree_light_paces.argtypes, loaded.biasfree_light_paces.restype = [pointer] * 6, None
     loaded.biasfree_ride.argtypes, loaded.biasfree_ride.restype = [pointer] * 5, whole
@@ -198,6 +199,18 @@ def line_forces(
         None if mass is None else address(mass), address(room),
     )  # fmt: skip
     return p, q
+
+
+def speeds(
+    states: Float[np.ndarray, "n rows columns"], p: Float[np.ndarray, "n outputs lines"],
+    q: Float[np.ndarray, "n outputs lines"], data: Data, pattern: Pattern, desk: Desk,
+) -> Float[np.ndarray, "n rows columns"]:  # fmt: skip
+    """The velocities of several states whose p and q are known; on the loss clock without decay."""
+    states, p, q, found = (np.ascontiguousarray(each) for each in (states, p, q, np.empty(states.shape)))
+    engine().biasfree_speeds(
+        len(states), *map(address, (states, p, q)), byref(data.c), byref(pattern.c), byref(desk.c), address(found)
+    )
+    return found
 
 
 def pulls_in_c(
