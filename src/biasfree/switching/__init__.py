@@ -1,5 +1,6 @@
 """How neurons meet the surfaces on which their response changes; shared by the theory and the exact flow."""
 
+from biasfree.switching._box import WORK
 from biasfree.switching._filippov import Settled, Switches, from_zero, settle, still_rests
 from biasfree.switching._neurons import ROUNDING, UNDECIDED, Runner, Segments
 from biasfree.switching._several import SeveralRunner
@@ -7,6 +8,7 @@ from biasfree.switching._several import SeveralRunner
 __all__ = [
     "ROUNDING",
     "UNDECIDED",
+    "WORK",
     "Runner",
     "Segments",
     "Settled",

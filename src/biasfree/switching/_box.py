@@ -2,6 +2,7 @@
 
 import functools
 import math
+import threading
 
 import numpy as np
 from jaxtyping import Float
@@ -11,6 +12,16 @@ ROUNDING = 1e-11  # of all pulls together, what rounding may make of one
 _FAR = 1e6  # beyond any bound
 _DEPENDENT = 1e-14  # part of the largest singular value below which directions are dependent
 _EPSILON = float(np.finfo(float).eps)
+
+
+class _Work(threading.local):
+    """What was done in a thread so far, for those who count it."""
+
+    def __init__(self) -> None:
+        self.solved = 0  # systems of equations: most of what a decision costs on many lines
+
+
+WORK = _Work()
 
 
 def least_pull(
@@ -80,6 +91,7 @@ def _solved(directions: Float[np.ndarray, "free dim"], pull: Float[np.ndarray, "
     count, dim = directions.shape
     if not count:
         return np.zeros(0)
+    WORK.solved += 1
     room = np.zeros(max(count, dim))
     room[:dim] = pull
     return np.asarray(lapack.dgelsd(directions.T, room, *_room(dim, count), _EPSILON * max(count, dim))[0][:count])

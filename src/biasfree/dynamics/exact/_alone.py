@@ -15,6 +15,7 @@ changes the pulls of the others by as little, are **unfelt**: the row changes si
 data almost all are. Those that just pass are added all together (``_kicks``).
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -242,17 +243,23 @@ def _sorted(
         return events[0], events[0].time, []
     curvature = _curvature(data, pulls)
     curved = float(curvature.sum() if data.loss == SQUARE else curvature.max(initial=0.0))
-    second = step.curve[0, [event.row for event in events], dim:]
-    pulled, size = np.abs(second @ pulls.q), curved * np.sqrt(np.sum(second * second, axis=1))
+    rows, first = [event.row for event in events], [event.lines[0] if len(event.lines) else 0 for event in events]
+    second = step.curve[0, rows, dim:]
+    pulled = np.abs(second @ pulls.q)
+    kicks = pulled[np.arange(len(rows)), first].tolist()  # of the one line that most have met
+    sizes = (curved * np.sqrt(np.sum(second * second, axis=1))).tolist()
     end, light = 1.0, list[Event]()
     for number, event in enumerate(events):
         if event.time >= end:
             break
         reach = 0.0
         if event.kind != "level" and not heavy[event.row] and pattern.span[event.row] < dim:
-            lines = event.lines if event.kind == "met" else held_by(pattern, event.row)
-            weight = 2 * float(size[number] * pulled[number, lines].sum())
-            reach = np.inf if weight == 0 else (6 * _FELT * limits.rtol / weight) ** (1 / 3) / step.length
+            kick = kicks[number]
+            if event.kind != "met" or len(event.lines) > 1:
+                lines = event.lines if event.kind == "met" else held_by(pattern, event.row)
+                kick = float(pulled[number, lines].sum())
+            weight = 2 * sizes[number] * kick
+            reach = math.inf if weight == 0 else (6 * _FELT * limits.rtol / weight) ** (1 / 3) / step.length
         if reach < _WORTH * (1 - event.time):
             return event, event.time, light
         end = min(end, event.time + reach)

@@ -18,12 +18,13 @@ from biasfree.dynamics.exact._field import pulls_of
 from biasfree.dynamics.exact._rest import Late
 from biasfree.dynamics.exact._state import State
 from biasfree.lines import Lines, lines
-from biasfree.switching import Switches
+from biasfree.switching import WORK, Switches
 
 _UNRESOLVED = -1e9  # ln L beyond which float64 does not tell margins apart
 # What pieces, events and multiplications cost, in units of ``dynamics._work``: fitted to 44 runs of wide problems.
 _PIECE, _PIECES = 2000.0, {"steps between events": 800.0, "exponential steps": 5000.0}
 _EVENT, _DECIDED, _PRODUCT, _ALGEBRA = 400.0, 1000.0, 0.006, 3e-5
+_SOLVED = 80.0  # systems of equations: by them neurons at rest at w = 0 are asked after every step (wide seed 9800)
 _SMALL = 500  # lines × neurons up to which explicit steps go through the early phase too: few enough to take one by one
 
 
@@ -149,17 +150,17 @@ class Exact:
         )  # fmt: skip
 
 
-def _done(state: State) -> tuple[int, float, int, int]:
-    """Evaluations, multiplications in linear algebra, events, and those of rows alone that were decided, so far."""
+def _done(state: State) -> tuple[int, float, int, int, int]:
+    """Evaluations, multiplications, events, those of rows alone that were decided, and systems solved, so far."""
     pace = state.pace
-    return pace.evaluations, pace.algebra, len(state.noted), pace.decided
+    return pace.evaluations, pace.algebra, len(state.noted), pace.decided, WORK.solved
 
 
-def _worked(piece: Piece, state: State, before: tuple[int, float, int, int]) -> float:
+def _worked(piece: Piece, state: State, before: tuple[int, float, int, int, int]) -> float:
     """What a piece has cost, in units of ``dynamics._work``."""
-    evaluations, algebra, events, decided = (new - old for new, old in zip(_done(state), before, strict=True))
-    each = _PIECES.get(piece.how, _PIECE)
-    return each + _PRODUCT * state.products * evaluations + _ALGEBRA * algebra + _EVENT * events + _DECIDED * decided
+    evaluations, *others = (new - old for new, old in zip(_done(state), before, strict=True))
+    units = np.array([_ALGEBRA, _EVENT, _DECIDED, _SOLVED])
+    return _PIECES.get(piece.how, _PIECE) + _PRODUCT * state.products * evaluations + float(units @ others)
 
 
 def _ended(piece: Piece, status: Status) -> Piece:

@@ -141,10 +141,9 @@ def _plain(step: Step, first: _First, data: Data, limits: Limits, end: float) ->
 
 def _ways_of(arcs: _Arcs, first: _First, data: Data) -> Ways:
     """What C has left."""
-    events = [
-        Happening(float(arcs.begin[n]), int(first.rows[arcs.way[n]]), int(arcs.line[n]), str(KINDS[arcs.kind[n]]))
-        for n in np.flatnonzero(arcs.kind >= 0).tolist()
-    ]
+    some = np.flatnonzero(arcs.kind >= 0)
+    each = arcs.begin[some], first.rows[arcs.way[some]], arcs.line[some], KINDS[arcs.kind[some]]
+    events = [Happening(*one) for one in zip(*(part.tolist() for part in each), strict=True)]
     slid = np.flatnonzero(arcs.held >= 0)
     directions = data.directions[arcs.held[slid]]
     held = np.zeros((len(arcs.way), 1, data.directions.shape[1]))
