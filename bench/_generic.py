@@ -18,7 +18,7 @@ from bench._figure3 import complete
 
 WIDTHS = (200, 400, 800, 1600, 20_000)
 POINTS, TARGETS, UNTIL, SCALE = [(-0.75, 1.0), (-0.5, 1.0), (0.125, 1.0)], [1.1, 0.1, 0.8], 4000.0, 1e-3
-SAVES, REFERENCE = 10, 1e-9
+SAVES, REFERENCE, ROUNDS = 10, 1e-9, 5
 GENERIC = {"samples": 200, "dim": 4, "width": 100, "until": 20.0}
 MID_SIZE = {"samples": 300, "dim": 10, "width": 100, "until": 20.0}
 TOLERANCES, RATES = (1e-4, 1e-6, 1e-8), (0.05, 0.0125)
@@ -38,15 +38,15 @@ def _balanced(width: int) -> bf.Network:
 
 def _width(quick: bool) -> dict[str, Any]:
     """Seconds by width, and the power of the width they grow by: the slope of a line through their logarithms."""
-    data, seconds, losses = bf.Dataset(POINTS, TARGETS), [], []
-    widths = WIDTHS[:3] if quick else WIDTHS
+    data, widths = bf.Dataset(POINTS, TARGETS), WIDTHS[:3] if quick else WIDTHS
     _flow(_balanced(WIDTHS[0]), data, UNTIL)
-    for width in widths:
-        say(f"three points, width {width}")
-        start = _balanced(width)
-        runs = [timed(lambda start=start: _flow(start, data, UNTIL)) for _ in range(3 if width < 1000 else 1)]
-        seconds.append(median(each for each, _ in runs))
-        losses.append(float(runs[0][1].losses[-1]))
+    turns, losses = list[list[float]](), list[float]()
+    for turn in range(ROUNDS):  # all widths in turn: a machine's pace changes by half within seconds
+        say(f"three points, turn {turn + 1}")
+        runs = [timed(lambda width=width: _flow(_balanced(width), data, UNTIL)) for width in widths]
+        turns.append([each for each, _ in runs])
+        losses = [float(run.losses[-1]) for _, run in runs]
+    seconds = [median(each) for each in zip(*turns, strict=True)]
     power = float(np.polyfit(np.log(widths), np.log(seconds), 1)[0])
     return {"widths": list(widths), "seconds": seconds, "losses": losses, "power": power}
 
