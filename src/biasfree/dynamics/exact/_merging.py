@@ -131,23 +131,32 @@ class Merged:
         return [(index, group) for index, group in some if group.parts is not ONE and group.parts.shape[1] == 1]
 
     @functools.cached_property
-    def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Every neuron's part in every row, neuron by neuron; large groups are left out.
+    def _several(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Every neuron's part in every row of groups of several, neuron by neuron; large groups are left out.
 
-        Rows and parts of all, where each neuron's begin and the last one's end, and the neurons.
+        Rows and parts of all, how many each neuron has, and the neurons.
         """
-        alone, single = self.alone  # most are: all at once
-        some = [
-            (self._own(index), group)
-            for index, group in enumerate(self.groups)
-            if group.parts is not ONE and group.parts.size <= LARGE
-        ]
+        some = [n for n, group in enumerate(self.groups) if group.parts is not ONE and group.parts.size <= LARGE]
+        parts = [self.groups[index].parts for index in some]
+        members, rows = np.array([each.shape for each in parts], dtype=int).reshape(-1, 2).T
+        sizes, (few, ends) = members * rows, self._passive_ends
+        group = np.repeat(np.arange(len(some)), sizes)
+        which = (np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)) % rows[group]  # of a group's rows
+        leading, passive = (np.array(numbers, dtype=int)[group] for numbers in (some, [ends[n] - few[n] for n in some]))
+        part = np.concatenate([np.zeros(0), *(each.ravel() for each in parts)])
+        neuron = np.concatenate([_NO, *(self.groups[index].members for index in some)])
+        return np.where(which == 0, leading, passive + which - 1), part, np.repeat(rows, members), neuron
+
+    @functools.cached_property
+    def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The same of all, with where each neuron's parts begin and the last one's end."""
+        (alone, single), (row, part, count, neuron) = self.alone, self._several
         one = np.ones(len(alone), dtype=int)
-        row = np.concatenate([alone, *(np.tile(own, len(each.members)) for own, each in some)])
-        part = np.concatenate([one.astype(float), *(group.parts.ravel() for _, group in some)])
-        count = np.concatenate([one, *(np.full(len(group.members), len(own)) for own, group in some)])
-        neuron = np.concatenate([single, *(each.members for _, each in some)])
-        return row, part, np.concatenate([[0], np.cumsum(count)]).astype(WHOLE), neuron
+        ends = np.cumsum(np.concatenate([one, count]))
+        return (
+            np.concatenate([alone, row]), np.concatenate([one, part]), np.concatenate([[0], ends]),
+            np.concatenate([single, neuron]),
+        )  # fmt: skip
 
     def neurons_of(self, index: int, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "members columns"]:
         """The neurons of a group from the rows of now."""
@@ -183,10 +192,20 @@ class Merged:
         return self._apart["both"]
 
     def _spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
-        several = [group for group in self.groups if group.parts.shape[1] > 1 and not self.linear]
+        spread, active = np.zeros(len(self.owner)), len(self.groups)
+        if not spread.size:
+            return spread
+        row, part, counts, neuron = self._several
+        passive, leading = row >= active, np.repeat(part[np.cumsum(counts) - counts], counts)
         if without.size:
-            return np.concatenate([np.zeros(0), *(g.spread_of(~np.isin(g.members, without)) for g in several)])
-        return np.concatenate([np.zeros(0), *(group.spread for group in several)])
+            passive &= ~np.repeat(np.isin(neuron, without), counts)
+        with np.errstate(divide="ignore"):
+            np.maximum.at(spread, row[passive] - active, np.abs(part[passive] / leading[passive]))
+        for own, group in self._large:
+            spread[own[1:] - active] = (
+                group.spread_of(~np.isin(group.members, without)) if without.size else group.spread
+            )
+        return spread
 
     @functools.cached_property
     def _place(self) -> Int[np.ndarray, "width"]:
