@@ -505,3 +505,40 @@ def test_branches_are_the_same_whoever_decides(seed: int, monkeypatch: pytest.Mo
     assert branches[0] == branches[1]
     assert len(branches[0]) > 0
     np.testing.assert_allclose(runs[0].weights[0], runs[1].weights[0], atol=1e-7)
+
+
+class TestStartsOnALine:
+    """One neuron on the line of the first of two samples; the second pulls it across."""
+
+    START = bf.Network([[[0.0, 0.1]], [[0.1]]], 0.0)
+
+    def run(self, targets: list[float]) -> bf.Trajectory:
+        data = bf.Dataset([[1.0, 0.0], [-1.0, 0.3]], targets)
+        return bf.gradient_flow(self.START, data, until=0.2, method="exact")
+
+    @pytest.mark.parametrize("targets", [[-1.0, 0.4], [1.0, -0.4]])
+    def test_pulled_the_same_way_on_both_sides_it_just_goes(self, targets: list[float]) -> None:
+        run = self.run(targets)
+        assert not len(run.events)
+        way = float(run.final.weights[0][0, 0])
+        assert np.sign(way) == -np.sign(targets[1])
+
+    def test_pulled_back_from_both_sides_it_slides_from_the_start(self) -> None:
+        run = self.run([-1.0, -0.4])
+        assert run.events.kinds.tolist() == ["slide"]
+        assert run.events.times.tolist() == [0.0]
+        assert run.final.weights[0][0, 0] == 0
+
+    def test_repelled_to_both_sides_a_branch_is_told(self) -> None:
+        run = self.run([1.0, 0.4])
+        assert run.events.kinds.tolist() == ["branch"]
+        assert run.events.times.tolist() == [0.0]
+        assert "not unique" in run.status.message
+        assert run.final.weights[0][0, 0] < 0  # σ'(0) = 0
+
+    def test_so_is_one_that_starts_at_zero(self) -> None:
+        data = bf.Dataset([[1.0, 0.5], [-0.3, 1.0]], [0.4, 0.3])
+        run = bf.gradient_flow(bf.Network([[[0.0, 0.0]], [[0.3]]], 0.0), data, until=0.2, method="exact")
+        assert set(run.events.kinds) == {"branch"}
+        assert not run.events.times.any()
+        assert "not unique" in run.status.message

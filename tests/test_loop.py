@@ -11,10 +11,11 @@ import pytest
 
 import biasfree as bf
 from biasfree import Network, Stop, datasets
-from biasfree.dynamics import _compiling, _loop, _status
+from biasfree.dynamics import _loop, _status
 from biasfree.dynamics._pieces import Counts, Piece, Point, Stretch
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._recorder import Recorder
+from biasfree.native import _compiling
 
 NETWORK = Network([[[1.0]], [[0.0]]], 1.0)
 
@@ -247,3 +248,18 @@ def test_ctrl_c_while_a_piece_is_saved_does_not_lose_its_end() -> None:
     assert interrupted[0][-1] == 2.0
     recorder.close(piece, cut_short=True)
     assert recorder.times.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("method", ["exact", "bosh3", "tsit5", "rkc"])
+@pytest.mark.parametrize("until", [1.0, math.inf])
+def test_a_level_met_at_the_start_is_said_by_every_method(method: str, until: float) -> None:
+    """Zero weights never move, but the loss they begin with is below what is asked for."""
+    data = bf.Dataset([[1.0, 0.5], [-0.3, 1.0]], [0.4, -0.3])
+    run = bf.gradient_flow(
+        Network([np.zeros((2, 2)), np.zeros((1, 2))], 0.0), data, until=until, stop=0.2, method=method
+    )
+    assert run.losses[0] < 0.2
+    assert run.status.name == "loss level"
+    assert "from the start" in run.status.message
+    assert run.times[-1] == 0
+    assert run.counts.accepted == 0

@@ -134,7 +134,7 @@ def test_files_of_the_first_format_are_read(flow, tmp_path) -> None:
 def test_stretches_are_told(flow) -> None:
     """A linear network from a small start leaps over the early phase, takes steps, and comes to rest."""
     run = bf.gradient_flow(START.with_slope(1.0).rescaled(1e-4), DATA, until=300.0, method="tsit5")
-    assert [stretch.how for stretch in run.stretches] == ["closed form", "tsit5", "coming to rest"]
+    assert [stretch.how for stretch in run.stretches] == ["early phase, in closed form", "tsit5", "coming to rest"]
     assert run.stretches[0].begin == 0
     assert run.stretches[-1].end == 300
     for one, two in itertools.pairwise(run.stretches):

@@ -225,8 +225,12 @@ def rounding(run: bf.Trajectory) -> float:
 
 
 def branched(run: bf.Trajectory) -> bool:
-    told = run.events is not None and "branch" in run.events.kinds
-    return bool(told or any(word in run.status.message.lower() for word in ("branch", "separatrix")))
+    """Whether a branch or a separatrix is told of; not a start on a line: σ'(0) = slope for everybody."""
+    message, events = run.status.message.lower(), run.events
+    if "separatrix" in message or events is None:
+        return "separatrix" in message or "branch" in message
+    at_zero = ~run.weights[0][0].any(axis=1)[events.neurons]
+    return bool(((events.kinds == "branch") & (at_zero | (events.times > run.times[0]))).any())
 
 
 def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:

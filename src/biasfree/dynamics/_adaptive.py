@@ -11,7 +11,7 @@ import numpy as np
 
 from biasfree.dynamics import _field, _status, _stepper, _work
 from biasfree.dynamics._early_jump import EarlyJump
-from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
+from biasfree.dynamics._pieces import Budget, Counts, How, Piece, Point
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._rest_watch import RestWatch
 from biasfree.dynamics._status import Status
@@ -54,9 +54,6 @@ class Adaptive:
 
     def advance(self, budget: Budget) -> Piece:
         """Go on, within the budget."""
-        first = self._state.accepted + self._state.rejected == 0 and not self._leapt
-        if first and self._control.initial_log_loss <= self._plan.stop.level > -math.inf:
-            return self._standing(self._state, ended=_status.at_level_from_start())
         return self._leap(self._state) or self._rest(self._state) or self._steps(self._state, budget)
 
     @property
@@ -133,10 +130,10 @@ class Adaptive:
             last, energy = at(coming.duration), state.energy
             point = last._replace(energy=energy + last.energy)
             after = math.nextafter(time, math.inf)
-            return Piece(time, after, lambda _: point, "coming to rest", ended=_status.converged(time))
+            return Piece(time, after, lambda _: point, How.COMING_TO_REST, accepted=0, ended=_status.converged(time))
         if coming.final:
             self._rested = f"It was coming to rest, in closed form, from t = {coming.since:.6g} on."
-        return self._jump(state, self._end_of(time, coming.duration), at, coming.duration, "coming to rest")
+        return self._jump(state, self._end_of(time, coming.duration), at, coming.duration, How.COMING_TO_REST)
 
     def _end_of(self, time: float, duration: float) -> float:
         """Where a closed form ends; the run's end is met exactly."""
@@ -148,7 +145,7 @@ class Adaptive:
         end: float,
         way: Callable[[float], Point],
         duration: float,
-        how: str = "closed form",
+        how: How = How.EARLY,
     ) -> Piece:
         """A piece known in closed form; the steps go on where it ends."""
         begin, energy = state.time, state.energy
@@ -160,7 +157,7 @@ class Adaptive:
         last = at(end)
         kept = {name: getattr(state, name) for name in _KEPT}
         self._state = self._stepper.start(last.weights, end)._replace(energy=last.energy, **kept)
-        return Piece(begin, end, at, how)
+        return Piece(begin, end, at, how, accepted=0)
 
     # What it has to say
 

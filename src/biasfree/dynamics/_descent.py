@@ -14,12 +14,12 @@ import numpy as np
 from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field, _guard, _loop, _status
-from biasfree.dynamics._compiling import announced
 from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._progress import ProgressCallback, check_callback
 from biasfree.dynamics._recorder import Recorder, save_points
 from biasfree.dynamics._trajectory import Trajectory
+from biasfree.native import announced
 from biasfree.networks import Network
 from biasfree.switching import Switches
 

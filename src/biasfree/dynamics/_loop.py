@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from biasfree.dynamics import _status, _stops
+from biasfree.dynamics import _field, _status, _stops
 from biasfree.dynamics._pieces import Budget, Counts, Integrator, Piece, Point, Stretch
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._progress import ProgressCallback, Reporter, next_quota
@@ -73,9 +73,9 @@ def run(integrator: Integrator, plan: Plan, recorder: Recorder, progress: Progre
     here = Point(tuple(np.asarray(layer) for layer in plan.network.weights), 0.0)
     piece = Piece(plan.start, plan.start, lambda _: here, how="", accepted=0)
     reporter, attempts, stretches = Reporter(plan, progress), _FIRST_ATTEMPTS, list[Stretch]()
-    status = None
     try:
         recorder.take(piece)
+        status = _stops.at_start(_level_of(plan), plan) if plan.stop.level > -math.inf else None
         while status is None:
             began = clock_time.perf_counter()
             piece = integrator.advance(_budget(integrator, plan, recorder, attempts))
@@ -97,6 +97,13 @@ def run(integrator: Integrator, plan: Plan, recorder: Recorder, progress: Progre
         integrator.events(),
         integrator.admissibility(),
     )
+
+
+def _level_of(plan: Plan) -> float:
+    """ln L at the start."""
+    problem = _field.problem(plan.network, plan.dataset, plan.loss, plan.weight_decay)
+    kind = _field.Kind(plan.loss, plan.network.architecture, plan.clock)
+    return float(_field.log_loss(plan.network.weights, problem, kind))
 
 
 def _budget(integrator: Integrator, plan: Plan, recorder: Recorder, attempts: int) -> Budget:

@@ -8,6 +8,7 @@ else (saving, stop rules, sentences, progress, interruption) is the loop's.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -33,6 +34,20 @@ class Budget(NamedTuple):
     pause: float = math.inf  # a piece that is not dense ends with the first step that ends at or beyond it
 
 
+class How(StrEnum):
+    """By what a piece was integrated; adaptive steps have their method's name."""
+
+    START = "start"
+    EARLY = "early phase, in closed form"
+    BETWEEN_EVENTS = "steps between events"  # of order 8, or of order 5 where events are dense
+    ORDER_8 = "explicit steps of order 8"
+    ORDER_5 = "explicit steps of order 5"
+    EXPONENTIAL = "exponential steps"
+    LANCZOS = "linearised flow, by Lanczos' method"
+    COMING_TO_REST = "coming to rest"  # the linearised flow to the end
+    AT_REST = "at rest"  # nothing moves
+
+
 @dataclass(frozen=True)
 class Piece:
     """A stretch of the run.
@@ -40,7 +55,7 @@ class Piece:
     Attributes:
         begin, end: its times.
         at: the point at a time within it; only at ``end`` where ``dense`` is false.
-        how: by what it was integrated, in a few words ("bosh3", "closed form", …).
+        how: by what it was integrated, in a few words: a ``How``, or the name of a method ("bosh3").
         accepted: steps in it.
         dense: whether ``at`` serves all its times.
         ended: how the run ended here, if it did: a loss level, convergence, or a failure.

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from biasfree import losses
-from biasfree.dynamics import _field, _status
-from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
+from biasfree.dynamics import _field, _status, _stops
+from biasfree.dynamics._pieces import Budget, Counts, How, Piece, Point
 from biasfree.dynamics._plan import Plan
 from biasfree.networks import hidden_layers
 from biasfree.switching import Switches
@@ -49,12 +49,9 @@ class Standing:
         """To the end; a run that is to stop at rest ends at once."""
         plan = self._plan
         here = Point(tuple(np.asarray(layer) for layer in plan.network.weights), 0.0)
-        ended = _status.stands_still(plan.axis, plan.start) if plan.stop.converged else None
-        if ended is None and not math.isfinite(plan.until):
-            # Only a loss level can be waited for so long, and it is not going to be met.
-            ended = _status.never_at_level()
+        ended = _stops.stationary(plan, plan.start)
         end = plan.start if ended is not None else plan.until
-        return Piece(plan.start, end, lambda _: here, "standing still", accepted=0, ended=ended)
+        return Piece(plan.start, end, lambda _: here, How.AT_REST, accepted=0, ended=ended)
 
     def counts(self) -> Counts:
         """One gradient."""

@@ -47,6 +47,11 @@ def stands_still(axis: str, start: float) -> Status:
     return Status("converged", f"converged at {axis} = {start:.6g}: {STATIONARY}")
 
 
+BRANCHED = (
+    "At a branch the flow is not unique: the v of a sliding neuron vanished, a neuron began on a line that it may "
+    "leave to either side, or one stood at w = 0 or where lines that depend on each other meet. One stated rule was "
+    "followed (docs/exact.md)."
+)
 STATIONARY = "the start is a stationary point, a minimum or a saddle; the gradient is exactly zero and nothing moves."
 
 

@@ -10,6 +10,10 @@ from biasfree.dynamics._status import Status
 # After so many attempts that made less than this share of the way the run is given up: its end is 10¹² attempts off.
 _PATIENCE, _LEAST_SHARE = 20_000, 1e-8
 
+# Of ln L: a run that ended at a level must not, begun again there, be above it by rounding. Sums of losses are right
+# to some 1e-16 times the number of samples; this is enough for thousands.
+_LEVEL_ROUNDING = 1e-12
+
 _DEAREST = 20  # times the usual work, what one attempt costs at most: Chebyshev steps have a dozen stages or two
 
 
@@ -28,6 +32,20 @@ def ended(piece: Piece, counts: Counts, plan: Plan) -> Status | None:
     if counts.work >= plan.max_work:
         return _status.out_of_work(plan.axis, piece.end, plan.until, attempts)
     return None
+
+
+def at_start(log_loss: float, plan: Plan) -> Status | None:
+    """Whether the loss is at the level asked for before anything is integrated."""
+    met = plan.stop.level > -math.inf and log_loss - _LEVEL_ROUNDING <= plan.stop.level
+    return _status.at_level_from_start() if met else None
+
+
+def stationary(plan: Plan, time: float) -> Status | None:
+    """How a run ends where nothing moves, or None if it is to stand there until its end."""
+    if plan.stop.converged:
+        return _status.stands_still(plan.axis, time)
+    # Only a loss level can be waited for without end, and it is not going to be met.
+    return None if math.isfinite(plan.until) else _status.never_at_level()
 
 
 def attempts_left(counts: Counts, plan: Plan) -> int:

@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 
 from biasfree.native import _build
+from biasfree.native._compiling import announced
+
+__all__ = ["FLOAT", "WHOLE", "address", "announced", "library", "room", "structure"]
 
 FLOAT, WHOLE = np.dtype(np.float64), np.dtype(np.int64)  # what C takes arrays for
 _BYTE = ctypes.c_char
@@ -25,7 +28,10 @@ _NOTHING = ctypes.create_string_buffer(8)  # stands for arrays without numbers
 def library() -> ctypes.CDLL:
     """The loaded library."""
     shipped = _build.HERE / _build.name()
-    return ctypes.CDLL(str(shipped if shipped.exists() else _build.build(_cache_folder())))
+    if shipped.exists():
+        return ctypes.CDLL(str(shipped))
+    with announced("the exact flow"):  # no time passes where it was built before
+        return ctypes.CDLL(str(_build.build(_cache_folder())))
 
 
 def _cache_folder() -> Path:

@@ -14,7 +14,7 @@ from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of, velocity
 from biasfree.dynamics.exact._groups import Formed, grouped
-from biasfree.dynamics.exact._kernels import engine, line_forces
+from biasfree.dynamics.exact._kernels import ROUNDING, engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
 from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, nobody_slides, with_more
@@ -54,13 +54,14 @@ class Carried:
         strain: how far lines have driven each group apart, see ``split``.
         riders: neurons that ride along, see ``_riders``.
         still: neurons that no sample sees and that never move, but for weight decay.
+        begun: what neurons did that began on a line, or at w = 0.
     """
 
     def __init__(self, neurons: Float[np.ndarray, "width columns"], data: Data, rtol: float) -> None:
         """Merge what is parallel at the start, and decide for neurons that lie on a line."""
         self.rtol, self.tolerance = rtol, float(np.sqrt(_PARALLEL * rtol))
         self.outgrown = _APART * rtol  # squared differences within a group, in units of its row, that part it
-        self.begin(neurons, data)
+        self.begun = self.begin(neurons, data)
 
     def begin(self, neurons: Float[np.ndarray, "width columns"], data: Data) -> list[Noted]:
         """Start afresh from these neurons; returns what those on a line do."""
@@ -85,14 +86,30 @@ class Carried:
         return noted
 
     def _begin_on(self, h: int, lines: np.ndarray) -> list[Noted]:
-        """A row that starts on lines, or at w = 0: as if it had come there from the side that pulls it."""
-        if not self.z[h, : self.dim].any():
+        """A row that starts on lines, with σ'(0) = slope, or at w = 0: what it does there, if not simply go.
+
+        It passed nothing, so that crossings are not told of. But one that may go to either side has come to a branch.
+        """
+        z, second, side = self.z[h], self.z[h, self.dim :], self.pattern.side[h]
+        pulls = pulls_of(self.z, self.data, self.pattern.side)
+        strength = second @ pulls.q
+        if not z[: self.dim].any():
             # All lines are met at once, and none was passed: it comes from where it is pulled to.
-            pulls = pulls_of(self.z, self.data, self.pattern.side)
-            ahead = self.data.directions @ ((self.z[h, self.dim :] @ pulls.p) @ self.data.directions)
-            self.pattern.side[h] = np.where(ahead < 0, 1.0, -1.0)
+            ahead = self.data.directions @ ((second @ pulls.p) @ self.data.directions)
+            side[:] = np.where(ahead < 0, 1.0, -1.0)
             self._pulls = None
-        return self.decide(h, lines)
+            return self.decide(h, lines)
+        either = False
+        if len(lines) == 1:
+            [line] = lines.tolist()
+            below = np.where(np.arange(len(side)) == line, -1.0, side)
+            speed = float(self.data.directions[line] @ ((second @ pulls.p + below * strength) @ self.data.directions))
+            noise = ROUNDING * float(lengths(second)) * pulls.scale
+            either = speed <= noise < speed + 2 * float(strength[line])
+            side[line] = -1.0 if speed > noise else 1.0  # where it has come from
+            self._pulls = None
+        noted = [event for event in self.decide(h, lines) if event.kind != "cross"]
+        return [Noted(self.groups.groups[h].members, int(lines[0]), "branch")] if either else noted
 
     def _grouped(self, neurons: np.ndarray) -> _merging.Merged:
         data, lines = self.data, len(self.data.directions)

@@ -7,8 +7,7 @@ import numpy as np
 
 from biasfree import losses
 from biasfree.dynamics import _status
-from biasfree.dynamics._compiling import announced
-from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
+from biasfree.dynamics._pieces import Budget, Counts, How, Piece, Point
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._data import by_line, by_moments
@@ -22,7 +21,7 @@ from biasfree.switching import WORK, Switches
 
 _UNRESOLVED = -1e9  # ln L beyond which float64 does not tell margins apart
 # What pieces, events and multiplications cost, in units of ``dynamics._work``: fitted to 44 runs of wide problems.
-_PIECE, _PIECES = 2000.0, {"steps between events": 800.0, "exponential steps": 5000.0}
+_PIECE, _PIECES = 2000.0, {How.BETWEEN_EVENTS: 800.0, How.EXPONENTIAL: 5000.0, How.LANCZOS: 5000.0}
 _EVENT, _DECIDED, _PRODUCT, _ALGEBRA = 400.0, 1000.0, 0.006, 3e-5
 _SOLVED = 80.0  # systems of equations: by them neurons at rest at w = 0 are asked after every step (wide seed 9800)
 _SMALL = 500  # lines × neurons up to which explicit steps go through the early phase too: few enough to take one by one
@@ -43,11 +42,10 @@ class Exact:
 
     def advance(self, budget: Budget) -> Piece:
         """Go on by one step, or through one phase."""
-        with announced("the exact flow"):
-            if self._state is None:
-                return self._begin()
-            before = _done(self._state)
-            piece = self._late.advance(self.plan.until) or self._explicit.advance(self.plan.until)
+        if self._state is None:
+            return self._begin()
+        before = _done(self._state)
+        piece = self._late.advance(self.plan.until) or self._explicit.advance(self.plan.until)
         self._state.balance.keep(self._state.carried, self._state.time)
         self._work += _worked(piece, self._state, before)
         if piece.ended is None and self.plan.clock == "loss" and self._state.level < _UNRESOLVED:
@@ -83,13 +81,10 @@ class Exact:
         table = self.events()
         text = f"Events: {table}." if len(table) else ""
         if self._state is not None and self._late.stood and not self.plan.stop.converged:
-            text += f"Nothing was integrated: {_status.STATIONARY}"
+            text += f" Nothing was integrated: {_status.STATIONARY}"
         if (table.kinds == "branch").any():
-            text += (
-                " At a branch the flow is not unique: the v of a sliding neuron vanished, or a neuron reached w = 0 or "
-                "a place where lines that depend on each other meet. One stated rule was followed (docs/exact.md)."
-            )
-        return text
+            text += f" {_status.BRANCHED}"
+        return text.strip()
 
     def _begin(self) -> Piece:
         """The first piece: the early phase in closed form, or none of any length."""
@@ -111,30 +106,28 @@ class Exact:
             data = by_moments(plan.dataset, plan.weight_decay, 1.0)
         if not np.isfinite(neurons).all() or not math.isfinite(zero):
             start = Point((first, second), 0.0)
-            return Piece(began, began, lambda _: start, "start", 0, ended=_status.not_finite(plan.axis, began))
+            return Piece(began, began, lambda _: start, How.START, 0, ended=_status.not_finite(plan.axis, began))
         self._state = State(plan, neurons, data, time, energy)
         symmetric = plan.loss == "square" and grouped.pairs_up(np.asarray(plan.dataset.targets))
         self._explicit = Explicit(self._state, symmetric)
         self._late = Late(self._state, self._state.limits.atol)
         ended = self._level_met(began)
-        if early is None:
+        if early is None:  # else they are among its events
+            self._state.note(began, self._state.carried.begun)
             view, z = self._state.view(), self._state.carried.z
-            return Piece(began, began, lambda t: view.point(z, 0.0, t), "start", 0, ended=ended)
+            return Piece(began, began, lambda t: view.point(z, 0.0, t), How.START, 0, ended=ended)
 
         def at(t: float) -> Point:
             now, height = early.at(t - began), zero - scale * early.gain(t - began)
             return Point((now[:, :dim], now[:, dim:].T), early.energy(t - began), math.log(height))
 
-        return Piece(began, time, at, "early phase, in closed form", 0, ended=ended)
+        return Piece(began, time, at, How.EARLY, 0, ended=ended)
 
     def _level_met(self, began: float) -> Status | None:
         """The loss hardly moves in the early phase: its end is as good as any other time of it."""
         assert self._state is not None
-        # A run that ended at a level must not begin above it by rounding.
-        if not self._state.level - 1e-12 <= self.plan.stop.level > -math.inf:
-            return None
-        time = self._state.time
-        return _status.at_level_from_start() if time == began else _status.at_level(self.plan.axis, time)
+        met = began < self._state.time and self._state.level <= self.plan.stop.level
+        return _status.at_level(self.plan.axis, self._state.time) if met else None
 
     def _early(self, neurons: np.ndarray, grouped: Lines, slope: float, scale: float) -> Early | None:
         """The early phase, where its closed form is the cheaper way: not for few neurons that feel few lines."""
@@ -160,7 +153,7 @@ def _worked(piece: Piece, state: State, before: tuple[int, float, int, int, int]
     """What a piece has cost, in units of ``dynamics._work``."""
     evaluations, *others = (new - old for new, old in zip(_done(state), before, strict=True))
     units = np.array([_ALGEBRA, _EVENT, _DECIDED, _SOLVED])
-    return _PIECES.get(piece.how, _PIECE) + _PRODUCT * state.products * evaluations + float(units @ others)
+    return _PIECES.get(How(piece.how), _PIECE) + _PRODUCT * state.products * evaluations + float(units @ others)
 
 
 def _ended(piece: Piece, status: Status) -> Piece:

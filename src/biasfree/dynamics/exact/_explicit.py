@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from biasfree.dynamics import _status
-from biasfree.dynamics._pieces import Piece, Point
+from biasfree.dynamics._pieces import How, Piece, Point
 from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._alone import Joined, join
 from biasfree.dynamics.exact._arrays import Desk, Limits, Sought
@@ -25,7 +25,6 @@ _MERGE_SELDOM = 400  # and at most where groups have been parted
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
 _WATCH = 8  # steps between looks whether decay has made a row vanish
 _TOGETHER = 64  # steps taken at once there
-_BETWEEN = "steps between events"  # and what they are called
 _STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which others are asked (``_rest``)
 _MOST_SKIPPED = 64  # steps after which it is tried again to take crossings together, where that failed before
 _AT_ONCE = 100_000  # numbers of networks that are made at once of a piece
@@ -52,7 +51,7 @@ class Explicit:
         began, view = state.time, state.view()
         if until - began <= _unresolved(began):  # nothing can be added to the time that is short of the end
             state.time, z, energy = until, now.z, state.energy
-            return Piece(began, until, lambda t: view.point(z, energy, t), "explicit steps of order 8", 0)
+            return Piece(began, until, lambda t: view.point(z, energy, t), How.ORDER_8, 0)
         piece = self._travelled(until) if self.state.is_small and not self._not_plain else None
         if piece is not None:
             return piece
@@ -101,10 +100,10 @@ class Explicit:
             state.moved()
         if ended is None:
             self._look_around()
-        return self._piece(steps, _BETWEEN, view, began, until, ended)
+        return self._piece(steps, How.BETWEEN_EVENTS, view, began, until, ended)
 
     def _piece(
-        self, steps: Steps, how: str, view: View, began: float, until: float, ended: Status | None = None
+        self, steps: Steps, how: How, view: View, began: float, until: float, ended: Status | None = None
     ) -> Piece:
         """What was gone, as the loop takes it."""
         state = self.state
@@ -119,15 +118,15 @@ class Explicit:
             began, state.time, lambda time: several([time])[0], how, len(ends), ended=ended, ends=ends, several=several
         )
 
-    def _how(self, order: int) -> str:
+    def _how(self, order: int) -> How:
         """What steps that Python took are called."""
-        return _BETWEEN if self.state.is_small else f"explicit steps of order {order}"
+        return How.BETWEEN_EVENTS if self.state.is_small else {8: How.ORDER_8, 5: How.ORDER_5}[order]
 
     def _failed(self, status: Status) -> Piece:
         """Nothing more can be done here."""
         state = self.state
         view, z, energy, time = state.view(), state.carried.z, state.energy, state.time
-        return Piece(time, time, lambda t: view.point(z, energy, t), "explicit steps", 0, ended=status)
+        return Piece(time, time, lambda t: view.point(z, energy, t), How.ORDER_8, 0, ended=status)
 
     def _taken(self, left: float) -> tuple[Steps, int, Crossings, list[Event]] | Status:
         """Steps, their order, who comes near a line in the last one and what happens there; or why there are none."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biasfree.dynamics import _status
-from biasfree.dynamics._pieces import Piece, Point
+from biasfree.dynamics import _status, _stops
+from biasfree.dynamics._pieces import How, Piece, Point
 from biasfree.dynamics.exact import _cells as cells
 from biasfree.dynamics.exact._events import polished, search
 from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
@@ -104,13 +104,11 @@ class Late:
         """Nothing moves at all: a stationary point, held for good."""
         state, plan = self.state, self.state.plan
         view, z, energy, began = state.view(), state.carried.z, state.energy, state.time
-        ended = _status.stands_still(plan.axis, began) if plan.stop.converged else None
+        ended = _stops.stationary(plan, began)
         self.stood = began == plan.start
-        if ended is None and not math.isfinite(until):
-            ended = _status.never_at_level()
         if ended is None:
             state.time = until
-        return Piece(began, state.time, lambda time: view.point(z, energy, time), "at rest", 0, ended=ended)
+        return Piece(began, state.time, lambda time: view.point(z, energy, time), How.AT_REST, 0, ended=ended)
 
     def _rested(self, until: float) -> Piece | None:
         """The rest of the run, by the linearised flow, if the network hardly moves any more and nothing grows."""
@@ -137,7 +135,7 @@ class Late:
         way = _Way(view, energy, elapsed, step.at_rest)
         state.time = math.nextafter(began, math.inf) if plan.stop.converged else until
         ended = _status.converged(began) if plan.stop.converged else None
-        return Piece(began, state.time, way.at, "at rest", 0, ended=ended, several=way.several)
+        return Piece(began, state.time, way.at, How.COMING_TO_REST, 0, ended=ended, several=way.several)
 
     def _calmed(self, step: LateStep, length: float, until: float) -> Piece | None:
         """Too many rows for exponential steps: where all is nearly linear, what Lanczos' method sees of it goes on.
@@ -167,7 +165,7 @@ class Late:
         state.balance.follow(now, step.passed(began, arrival))
         self._next_look = 0  # before explicit steps stir it up again
         way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
-        return Piece(began, state.time, way.at, "exponential steps", 0, several=way.several)
+        return Piece(began, state.time, way.at, How.LANCZOS, 0, several=way.several)
 
     def _step(self, until: float) -> Piece | None:
         state, plan = self.state, self.state.plan
@@ -213,7 +211,7 @@ class Late:
         if not math.isfinite(state.size):
             ended = _status.not_finite(plan.axis, began)
         way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
-        return Piece(began, state.time, way.at, "exponential steps", ended=ended, several=way.several)
+        return Piece(began, state.time, way.at, How.EXPONENTIAL, ended=ended, several=way.several)
 
     def _linearised(self) -> LateStep:
         """The flow from here; what depends on the pattern alone is kept."""
