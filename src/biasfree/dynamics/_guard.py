@@ -13,6 +13,7 @@ Descent is what it is at any rate, and approximates nothing: of it only the firs
 import dataclasses
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,25 @@ _REGROWTH = 100.0  # as two tolerances may differ
 _RISE = 100.0  # none rose; a step may err by rtol
 
 
+class Verdict(NamedTuple):
+    """What the guard says of a trajectory.
+
+    Attributes:
+        trajectory: to be handed out, its status replaced if it is not to be trusted.
+        lost_to_rounding: whether neurons that faded and grew again may be lost: adaptive steps would do no better, nor
+            say so.
+    """
+
+    trajectory: Trajectory
+    lost_to_rounding: bool
+
+
+def judge(trajectory: Trajectory) -> Verdict:
+    """Look at a finished trajectory."""
+    lost = bool(trajectory.counts.regrowth_error > _most_regrowth(trajectory))
+    return Verdict(judged(trajectory), lost)
+
+
 def judged(trajectory: Trajectory) -> Trajectory:
     """The trajectory, its status replaced if it is not to be trusted."""
     verdict = _not_numbers(trajectory)
@@ -46,11 +66,6 @@ def judged(trajectory: Trajectory) -> Trajectory:
             sentence = f"{gauge} is {value:.2g}, above {limit:.2g}. {advice}"
             return dataclasses.replace(trajectory, status=_status.refused("inaccurate", sentence, trajectory.status))
     return trajectory
-
-
-def is_lost_to_rounding(trajectory: Trajectory) -> bool:
-    """Whether neurons that faded and grew again may be lost: adaptive steps would do no better, nor say so."""
-    return bool(trajectory.counts.regrowth_error > _most_regrowth(trajectory))
 
 
 def _most_regrowth(trajectory: Trajectory) -> float:
