@@ -14,7 +14,7 @@ import numpy as np
 
 from biasfree import checks
 from biasfree.datasets import Dataset
-from biasfree.dynamics import _loop
+from biasfree.dynamics import _loop, _status
 from biasfree.dynamics._choice import METHODS, Choice, choose
 from biasfree.dynamics._guard import Verdict, judge
 from biasfree.dynamics._loop import Outcome
@@ -112,8 +112,9 @@ def gradient_flow(
         return verdict.trajectory
     if outcome.status.name == "stuck":
         return runs.taken_up(outcome, plan, choice.fallback)
-    refused = outcome.status.complete and not verdict.trajectory.status.complete
-    return _mended(runs, plan, choice, choice.fallback, verdict) if refused else verdict.trajectory
+    if outcome.status.complete and verdict.refusal is not None:
+        return _mended(runs, plan, choice, choice.fallback, verdict, verdict.refusal)
+    return verdict.trajectory
 
 
 def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> Any:
@@ -152,24 +153,25 @@ class _Runs:
         rest = dataclasses.replace(plan, network=network, start=time, max_steps=steps, max_work=left)
         outcome.recorder.carried = point.energy
         whole = outcome.followed_by(_integrate(rest, method, outcome.recorder, self.progress))
-        because = f"the exact flow was stuck at {plan.axis} = {time:.6g}; {method} went on from there"
+        because = _status.because_stuck(plan.axis, time, method)
         return self._judged(whole, plan, plan.settings(method, because) | {"exact_until": time}).trajectory
 
     def _judged(self, outcome: Outcome, plan: Plan, settings: dict[str, Any]) -> Verdict:
         return judge(Trajectory.assemble(outcome, plan, settings, clock_time.perf_counter() - self.began))
 
 
-def _mended(runs: _Runs, plan: Plan, choice: Choice, fallback: str, verdict: Verdict) -> Trajectory:
+def _mended(
+    runs: _Runs, plan: Plan, choice: Choice, fallback: str, verdict: Verdict, refusal: _status.Refusal
+) -> Trajectory:
     """In place of a result that was refused, one at a hundredth of the tolerance; if that is too, one by ``fallback``.
 
     What was refused is handed out itself where neither is any better, or no work is left for them.
     """
     result = verdict.trajectory
-    refused = result.status.message.split(". ")[0]
     left = plan.max_work - result.counts.work
     if plan.rtol * _TIGHTER >= TIGHTEST:  # mostly one decision that was too close at this tolerance
         tighter = dataclasses.replace(plan, rtol=_TIGHTER * plan.rtol, max_work=left)
-        told = f"{choice.because}; the result at rtol {plan.rtol:g} was {refused}"
+        told = _status.because_refused_at(choice.because, plan.rtol, refusal)
         again = runs.new(tighter, choice.method, told)[1].trajectory
         if again.status.complete or again.status.name == "interrupted":
             return again
@@ -178,7 +180,7 @@ def _mended(runs: _Runs, plan: Plan, choice: Choice, fallback: str, verdict: Ver
     if left <= 0 or verdict.lost_to_rounding:
         return result
     steps = dataclasses.replace(plan, max_work=left)
-    other = runs.new(steps, fallback, f"the exact flow's result was {refused}")[1].trajectory
+    other = runs.new(steps, fallback, _status.because_refused(refusal))[1].trajectory
     return result if other.status.name == "step limit" else other
 
 
