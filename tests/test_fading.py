@@ -64,8 +64,8 @@ class TestFaded:
         judged = _guard.judged(dataclasses.replace(runs[1e-6], counts=counts))
         assert judged.status.name == "inaccurate"
         assert "grew again" in judged.status.message
-        assert _guard.is_lost_to_rounding(judged)
-        assert not _guard.is_lost_to_rounding(runs[1e-6])
+        assert _guard.judge(judged).lost_to_rounding
+        assert not _guard.judge(runs[1e-6]).lost_to_rounding
 
 
 @pytest.mark.parametrize("rtol", [7e-7, 3e-7, 1e-7])

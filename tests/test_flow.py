@@ -10,6 +10,7 @@ import biasfree as bf
 from biasfree import Network, Stop, datasets, theory
 from biasfree.dynamics import _descent, _field, _loop
 from biasfree.dynamics._adaptive import Adaptive
+from biasfree.dynamics._choice import Choice
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._recorder import Recorder
 from biasfree.dynamics._standing import stands_still
@@ -214,7 +215,7 @@ class TestStops:
     @pytest.mark.parametrize("method", ["exact", "bosh3", "rkc"])
     def test_work_ends_a_run_at_the_same_step_however_it_is_watched(self, method: str, monkeypatch) -> None:
         start = Network.init([3, 6, 1], 0.0, 0.3, 0)
-        monkeypatch.setattr("biasfree.dynamics._flow.choose", lambda asked, plan: (method, "for this test"))
+        monkeypatch.setattr("biasfree.dynamics._flow.choose", lambda asked, plan: Choice(method, "for this test"))
         whole = bf.gradient_flow(start, GAUSS, until=100)
         monkeypatch.setattr("biasfree.dynamics._work._ALLOWED", 0.5 * whole.counts.work)
         one, other = (

@@ -77,6 +77,12 @@ def one_of(value: str, options: Iterable[str], what: str) -> str:
     raise ValueError(f"unknown {what} {value!r}.{hint} Known: {', '.join(known)}.")
 
 
+def callback(value: Any) -> None:
+    """Raise ValueError unless ``value``, a progress callback, can be called or is None."""
+    if value is not None and not callable(value):
+        raise ValueError(f"progress must be a function of a Progress, got {value!r}.")
+
+
 def finite(array: np.ndarray, what: str) -> np.ndarray:
     """Return ``array``, or raise ValueError that says where it is not finite."""
     bad = ~np.isfinite(array)

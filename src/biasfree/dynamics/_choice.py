@@ -1,5 +1,7 @@
 """Which method integrates a flow, and why."""
 
+from typing import NamedTuple
+
 from biasfree import checks
 from biasfree.dynamics._plan import Plan
 from biasfree.lines import lines
@@ -10,37 +12,52 @@ _CROSSINGS = 10_000  # lines × neurons up to which the exact flow, which meets 
 _LOOSE = 1e-4  # from here on stability bounds steps: on digits two fifths of Bosh3's gradients at 1e-2, half at 1e-3
 
 
-def choose(method: str, plan: Plan) -> tuple[str, str]:
-    """The method, and why."""
+class Choice(NamedTuple):
+    """The method of a run.
+
+    Attributes:
+        method: its name.
+        because: why it was chosen, in a few words.
+        fallback: the method that goes on, or begins again, where this one fails; None if it has the last word.
+    """
+
+    method: str
+    because: str
+    fallback: str | None = None
+
+
+def choose(method: str, plan: Plan) -> Choice:
+    """The method, why, and which one goes on where it fails: the exact flow is replaced only if nobody asked for it."""
     network = plan.network
+    steps = _adaptive(network, plan.clock)
     fits = network.depth == 2 and not any(network.skips)
     if checks.one_of(method, METHODS, "method") == "exact" and not fits:
         raise ValueError("method='exact' is for two-layer networks. Use method='auto'.")
     if method != "auto":
-        return method, "asked for"
+        return Choice(method, "asked for")
     if not fits:
-        return adaptive(network, plan.clock), "the exact flow is for two layers"
+        return Choice(steps, "the exact flow is for two layers")
     if plan.smallest_step:
-        return adaptive(network, plan.clock), "a smallest step was asked for"
+        return Choice(steps, "a smallest step was asked for")
     if network.is_linear:
-        return "exact", "a linear network"
+        return Choice("exact", "a linear network", steps)
     grouped = lines(plan.dataset.inputs)
     work = len(grouped) * network.widths[1]
     if work <= _CROSSINGS:
-        return "exact", f"{len(grouped)} lines, {network.widths[1]} neurons"
+        return Choice("exact", f"{len(grouped)} lines, {network.widths[1]} neurons", steps)
     if grouped.pairs_up(plan.dataset.targets):
         if network.widths[-1] == 1:
-            return "exact", "symmetric data"
+            return Choice("exact", "symmetric data", steps)
         # With several outputs neurons do not gather along one direction: they turn from mode to mode, through all
         # lines. But they share one pull, beside which the flow is smooth (``_shared_pull.AlongSharedPull``).
         if plan.clock == "time":
-            return "tsit5", f"symmetric data, {network.widths[-1]} outputs"
+            return Choice("tsit5", f"symmetric data, {network.widths[-1]} outputs")
     because = f"{len(grouped)} lines and {network.widths[1]} neurons would cross too often to meet all crossings"
     if plan.clock == "time" and plan.rtol >= _LOOSE:
-        return "rkc", because
-    return adaptive(network, plan.clock), because
+        return Choice("rkc", because)
+    return Choice(steps, because)
 
 
-def adaptive(network: Network, clock: str) -> str:
+def _adaptive(network: Network, clock: str) -> str:
     """Low order wins on kinks: on large generic data Bosh3 takes half of Tsit5's evaluations, with smaller errors."""
     return "bosh3" if clock == "loss" or not network.is_linear else "tsit5"

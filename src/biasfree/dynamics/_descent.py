@@ -15,9 +15,9 @@ from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field, _guard, _loop, _status
 from biasfree.dynamics._pieces import Budget, Counts, Piece, Point
-from biasfree.dynamics._plan import Plan
-from biasfree.dynamics._progress import ProgressCallback, check_callback
-from biasfree.dynamics._recorder import Recorder, save_points
+from biasfree.dynamics._plan import Plan, save_points
+from biasfree.dynamics._progress import ProgressCallback
+from biasfree.dynamics._recorder import Recorder
 from biasfree.dynamics._trajectory import Trajectory
 from biasfree.native import announced
 from biasfree.networks import Network
@@ -63,7 +63,7 @@ def gradient_descent(
     decay = checks.non_negative(weight_decay, "weight_decay")
     _field.problem(network, dataset, loss, decay)
     dataset = _field.encoded(dataset, loss)
-    check_callback(progress)
+    checks.callback(progress)
     points = save_points(min(_DEFAULT_SAVES, total) if save is None else save, total, "steps")
     assert points is not None
     if isinstance(save, Iterable) and (points != np.round(points)).any():

@@ -14,23 +14,21 @@ import numpy as np
 
 from biasfree import checks
 from biasfree.datasets import Dataset
-from biasfree.dynamics import _field, _guard, _loop, _work
-from biasfree.dynamics._choice import METHODS, adaptive, choose
+from biasfree.dynamics import _loop, _status
+from biasfree.dynamics._choice import METHODS, Choice, choose
+from biasfree.dynamics._guard import Verdict, judge
 from biasfree.dynamics._loop import Outcome
 from biasfree.dynamics._pieces import Integrator
-from biasfree.dynamics._plan import Plan, Stop
-from biasfree.dynamics._progress import ProgressCallback, check_callback
-from biasfree.dynamics._recorder import Recorder, save_points
+from biasfree.dynamics._plan import MOST_STEPS, TIGHTEST, Plan, Stop, planned
+from biasfree.dynamics._progress import ProgressCallback
+from biasfree.dynamics._recorder import Recorder
 from biasfree.dynamics._standing import Standing, Unbegun, stands_still
 from biasfree.dynamics._trajectory import Trajectory
 from biasfree.networks import Network
 
 __all__ = ["METHODS", "gradient_flow", "resume"]
 
-_TIGHTEST, _LOOSEST = 1e-13, 0.1  # rtol: below is rounding, above a step says nothing
 _TIGHTER = 0.01  # of rtol, where a result was refused
-_MOST_STEPS = 2_000_000  # of which only the smallest networks can take so many within the work of a run
-_BELOW_START = 1e-6  # of rtol times the start's size: the absolute tolerance, far below weights that matter
 
 
 def gradient_flow(
@@ -102,47 +100,21 @@ def gradient_flow(
     >>> flow.status.name, float(flow.times[-1])
     ('reached', 1.0)
     """
-    plan = _planned(
+    plan = planned(
         network, dataset, loss=loss, until=until, rtol=rtol, atol=atol, weight_decay=weight_decay, clock=clock,
-        stop=Stop.of(stop), smallest_step=smallest_step, max_steps=max_steps, asked=method != "auto",
+        save=save, stop=stop, smallest_step=smallest_step, max_steps=max_steps, asked=method != "auto",
     )  # fmt: skip
-    check_callback(progress)
-    chosen, because = choose(method, plan)
-    points = save_points(save, plan.until, "times")
-
-    began = clock_time.perf_counter()
-
-    def finished(outcome: Outcome, method: str, because: str, plan: Plan = plan, **more: Any) -> Trajectory:
-        settings = plan.settings(method, because) | more
-        return _guard.judged(Trajectory.assemble(outcome, plan, settings, clock_time.perf_counter() - began))
-
-    outcome = _integrate(plan, chosen, _recorder(plan, points), progress)
-    result = finished(outcome, chosen, because)
-    if chosen != "exact" or method != "auto":
-        return result
-    other = adaptive(network, clock)
+    checks.callback(progress)
+    choice = choose(method, plan)
+    runs = _Runs(progress, clock_time.perf_counter())
+    outcome, verdict = runs.new(plan, choice.method, choice.because)
+    if choice.fallback is None:
+        return verdict.trajectory
     if outcome.status.name == "stuck":
-        time = outcome.last[0]
-        because = f"the exact flow was stuck at {plan.axis} = {time:.6g}; {other} went on from there"
-        return finished(_taken_up(plan, outcome, other, progress), other, because, exact_until=time)
-    if outcome.status.complete and not result.status.complete:
-        refused = result.status.message.split(". ")[0]
-        left = plan.max_work - outcome.counts.work
-        if plan.rtol * _TIGHTER >= _TIGHTEST:  # mostly one decision that was too close at this tolerance
-            tighter = dataclasses.replace(plan, rtol=_TIGHTER * plan.rtol, max_work=left)
-            told = f"{because}; the result at rtol {plan.rtol:g} was {refused}"
-            again = finished(_integrate(tighter, chosen, _recorder(plan, points), progress), chosen, told, tighter)
-            if again.status.complete or again.status.name == "interrupted":
-                return again
-            left -= again.counts.work
-        # What was refused says by how much, and came to the end; adaptive steps would lose as much and not say so.
-        if left <= 0 or _guard.is_lost_to_rounding(result):
-            return result
-        because = f"the exact flow's result was {refused}"
-        steps = dataclasses.replace(plan, max_work=left)
-        other_result = finished(_integrate(steps, other, _recorder(plan, points), progress), other, because, plan)
-        return result if other_result.status.name == "step limit" else other_result
-    return result
+        return runs.taken_up(outcome, plan, choice.fallback)
+    if outcome.status.complete and verdict.refusal is not None:
+        return _mended(runs, plan, choice, choice.fallback, verdict, verdict.refusal)
+    return verdict.trajectory
 
 
 def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> Any:
@@ -150,14 +122,66 @@ def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> A
     settings = trajectory.settings
     plan = Plan(
         trajectory.template.with_weights(weights), trajectory.dataset, settings["loss"], time, settings["rtol"],
-        settings["atol"], settings["weight_decay"], settings["clock"], max_steps=settings["max_steps"] or _MOST_STEPS,
-        smallest_step=settings["smallest_step"], start=start,
+        settings["atol"], settings["weight_decay"], settings["clock"], max_steps=settings["max_steps"] or MOST_STEPS,
+        smallest_step=settings["smallest_step"], start=start, save=np.array([time]),
     )  # fmt: skip
     method = "exact" if start < settings.get("exact_until", -math.inf) else settings["method"]
-    outcome = _integrate(plan, method, _recorder(plan, np.array([time])), None)
+    outcome = _integrate(plan, method, Recorder.of(plan), None)
     if not outcome.status.complete:
         raise RuntimeError(f"could not integrate to {time:g}: {outcome.status.message}")
     return outcome.last[1].weights
+
+
+@dataclasses.dataclass(frozen=True)
+class _Runs:
+    """The runs of one call, mostly one: they share a callback, and when the first of them began."""
+
+    progress: ProgressCallback | None
+    began: float
+
+    def new(self, plan: Plan, method: str, because: str) -> tuple[Outcome, Verdict]:
+        """From the start."""
+        outcome = _integrate(plan, method, Recorder.of(plan), self.progress)
+        return outcome, self._judged(outcome, plan, plan.settings(method, because))
+
+    def taken_up(self, outcome: Outcome, plan: Plan, method: str) -> Trajectory:
+        """Go on by ``method`` from where a run was stuck; what it saved stays, and its energy is carried on."""
+        time, point = outcome.last
+        steps = max(1, plan.max_steps - outcome.counts.accepted - outcome.counts.rejected)
+        network = plan.network.with_weights(point.weights)
+        left = plan.max_work - outcome.counts.work
+        rest = dataclasses.replace(plan, network=network, start=time, max_steps=steps, max_work=left)
+        outcome.recorder.carried = point.energy
+        whole = outcome.followed_by(_integrate(rest, method, outcome.recorder, self.progress))
+        because = _status.because_stuck(plan.axis, time, method)
+        return self._judged(whole, plan, plan.settings(method, because) | {"exact_until": time}).trajectory
+
+    def _judged(self, outcome: Outcome, plan: Plan, settings: dict[str, Any]) -> Verdict:
+        return judge(Trajectory.assemble(outcome, plan, settings, clock_time.perf_counter() - self.began))
+
+
+def _mended(
+    runs: _Runs, plan: Plan, choice: Choice, fallback: str, verdict: Verdict, refusal: _status.Refusal
+) -> Trajectory:
+    """In place of a result that was refused, one at a hundredth of the tolerance; if that is too, one by ``fallback``.
+
+    What was refused is handed out itself where neither is any better, or no work is left for them.
+    """
+    result = verdict.trajectory
+    left = plan.max_work - result.counts.work
+    if plan.rtol * _TIGHTER >= TIGHTEST:  # mostly one decision that was too close at this tolerance
+        tighter = dataclasses.replace(plan, rtol=_TIGHTER * plan.rtol, max_work=left)
+        told = _status.because_refused_at(choice.because, plan.rtol, refusal)
+        again = runs.new(tighter, choice.method, told)[1].trajectory
+        if again.status.complete or again.status.name == "interrupted":
+            return again
+        left -= again.counts.work
+    # What was refused says by how much, and came to the end; adaptive steps would lose as much and not say so.
+    if left <= 0 or verdict.lost_to_rounding:
+        return result
+    steps = dataclasses.replace(plan, max_work=left)
+    other = runs.new(steps, fallback, _status.because_refused(refusal))[1].trajectory
+    return result if other.status.name == "step limit" else other
 
 
 def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCallback | None) -> Outcome:
@@ -185,71 +209,3 @@ def _integrator(plan: Plan, method: str) -> tuple[Integrator, bool]:
 
     steps = Adaptive(plan, method)
     return Standing(plan) if not steps.moves and stands_still(plan) else steps, steps.by_line
-
-
-def _taken_up(plan: Plan, outcome: Outcome, method: str, progress: ProgressCallback | None) -> Outcome:
-    """Go on by ``method`` from where a run ended; what it saved stays, and its energy is carried on."""
-    time, point = outcome.last
-    steps = max(1, plan.max_steps - outcome.counts.accepted - outcome.counts.rejected)
-    network = plan.network.with_weights(point.weights)
-    left = plan.max_work - outcome.counts.work
-    rest = dataclasses.replace(plan, network=network, start=time, max_steps=steps, max_work=left)
-    outcome.recorder.carried = point.energy
-    return outcome.followed_by(_integrate(rest, method, outcome.recorder, progress))
-
-
-def _recorder(plan: Plan, points: np.ndarray | None) -> Recorder:
-    return Recorder(plan.network.weights, points, plan.until - plan.start)
-
-
-def _planned(
-    network: Network,
-    dataset: Dataset,
-    *,
-    until: float,
-    rtol: float,
-    atol: float | None,
-    weight_decay: float,
-    loss: str,
-    clock: str,
-    stop: Stop,
-    smallest_step: float | None,
-    max_steps: int | None,
-    asked: bool,
-) -> Plan:
-    """What is asked, checked; ``asked`` says that a method was."""
-    end = math.inf if until == math.inf else checks.positive(until, "until", remedy="It is the flow time to reach.")
-    relative = checks.positive(rtol, "rtol")
-    if not _TIGHTEST <= relative <= _LOOSEST:
-        raise ValueError(f"rtol must lie between {_TIGHTEST:g} and {_LOOSEST:g}, got {rtol!r}.")
-    if math.isinf(end) and stop == Stop():
-        raise ValueError("until=inf needs a stop rule: a loss level or 'converged'.")
-    decay = checks.non_negative(weight_decay, "weight_decay")
-    _field.problem(network, dataset, loss, decay)
-    dataset = _field.encoded(dataset, loss)
-    if checks.one_of(clock, ("time", "loss"), "clock") == "loss" and loss == "square":
-        raise ValueError(
-            "clock='loss' is for losses without a minimum, logistic, exponential and cross-entropy; got 'square'."
-        )
-    return Plan(
-        network,
-        dataset,
-        loss,
-        end,
-        relative,
-        _default_atol(network, relative) if atol is None else checks.non_negative(atol, "atol"),
-        decay,
-        clock,
-        stop,
-        _MOST_STEPS if max_steps is None else checks.count(max_steps, "max_steps"),
-        0.0 if smallest_step is None else checks.positive(smallest_step, "smallest_step"),
-        max_work=math.inf if asked or max_steps is not None else _work.allowed(network, dataset),
-    )
-
-
-def _default_atol(network: Network, rtol: float) -> float:
-    """Far below the weights: they may be 1e-8 small and must still be right in proportion."""
-    flat = np.concatenate([np.ravel(np.asarray(layer)) for layer in network.weights])
-    largest = float(np.abs(flat).max())  # taken out first: squares of 1e-200 are zero
-    size = largest * float(np.sqrt(np.mean((flat / largest) ** 2))) if largest else 0.0
-    return max(_BELOW_START * rtol * size, 1e-300)

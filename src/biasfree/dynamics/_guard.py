@@ -13,10 +13,12 @@ Descent is what it is at any rate, and approximates nothing: of it only the firs
 import dataclasses
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from biasfree.dynamics import _field, _status
+from biasfree.dynamics._status import Gauge, Refusal
 from biasfree.dynamics._trajectory import Trajectory
 
 _LEAST = np.finfo(float).tiny
@@ -34,45 +36,63 @@ _REGROWTH = 100.0  # as two tolerances may differ
 _RISE = 100.0  # none rose; a step may err by rtol
 
 
+class Verdict(NamedTuple):
+    """What the guard says of a trajectory.
+
+    Attributes:
+        trajectory: to be handed out, its status replaced if it is not to be trusted.
+        refusal: why it is not; None if it is.
+        lost_to_rounding: whether neurons that faded and grew again may be lost: adaptive steps would do no better, nor
+            say so.
+    """
+
+    trajectory: Trajectory
+    refusal: Refusal | None = None
+    lost_to_rounding: bool = False
+
+
+def judge(trajectory: Trajectory) -> Verdict:
+    """Look at a finished trajectory."""
+    refusal = _not_numbers(trajectory)
+    if trajectory.settings["method"] == "descent":
+        return Verdict(_marked(trajectory, refusal), refusal)
+    if refusal is None:
+        too_large = (each for each in _gauges(trajectory) if each[1] > each[2])
+        refusal = next((_status.too_large(*each) for each in too_large), None)
+    lost = bool(trajectory.counts.regrowth_error > _most_regrowth(trajectory))
+    return Verdict(_marked(trajectory, refusal), refusal, lost)
+
+
 def judged(trajectory: Trajectory) -> Trajectory:
     """The trajectory, its status replaced if it is not to be trusted."""
-    verdict = _not_numbers(trajectory)
-    if verdict is not None:
-        return dataclasses.replace(trajectory, status=_status.refused("not finite", verdict, trajectory.status))
-    if trajectory.settings["method"] == "descent":
+    return judge(trajectory).trajectory
+
+
+def _marked(trajectory: Trajectory, refusal: Refusal | None) -> Trajectory:
+    if refusal is None:
         return trajectory
-    for gauge, value, limit, advice in _gauges(trajectory):
-        if value > limit:
-            sentence = f"{gauge} is {value:.2g}, above {limit:.2g}. {advice}"
-            return dataclasses.replace(trajectory, status=_status.refused("inaccurate", sentence, trajectory.status))
-    return trajectory
-
-
-def is_lost_to_rounding(trajectory: Trajectory) -> bool:
-    """Whether neurons that faded and grew again may be lost: adaptive steps would do no better, nor say so."""
-    return bool(trajectory.counts.regrowth_error > _most_regrowth(trajectory))
+    return dataclasses.replace(trajectory, status=_status.refused(refusal, trajectory.status))
 
 
 def _most_regrowth(trajectory: Trajectory) -> float:
     return float(_FLOOR + _REGROWTH * trajectory.settings["rtol"])
 
 
-def _not_numbers(trajectory: Trajectory) -> str | None:
-    """What is not a number, as a sentence."""
+def _not_numbers(trajectory: Trajectory) -> Refusal | None:
+    """What is not a number."""
     finite = np.all([np.isfinite(layer).all(axis=(1, 2)) for layer in trajectory.weights], axis=0)
     if not finite.all():
-        time = trajectory.times[np.argmin(finite)]
-        return f"the weights at {time:.6g} are not finite. Rescale the data, or use another method."
+        return _status.weights_not_finite(trajectory.times[np.argmin(finite)])
     for time, level in zip(trajectory.times, trajectory.log_losses, strict=True):
         if math.isnan(level):
-            return f"the loss at {time:.6g} is not a number. Rescale the data, or use another method."
+            return _status.loss_not_a_number(time)
     # Only a square loss can be 0, and what rounding makes of the outputs may make it so.
     zero = -math.inf
     if trajectory.settings["loss"] == "square":
         zero = max(2 * math.log(max(trajectory.output_rounding, _LEAST)), _UNDERFLOW)
     for index in np.flatnonzero(trajectory.log_losses == -np.inf).tolist():
         if not _log_loss(trajectory, index) <= zero:
-            return f"the loss at {trajectory.times[index]:.6g} was said to be 0 and is not. Use another method."
+            return _status.loss_not_zero(trajectory.times[index])
     return None
 
 
@@ -83,9 +103,8 @@ def _log_loss(trajectory: Trajectory, index: int) -> float:
     return float(_field.log_loss(weights, problem, kind))
 
 
-def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float, str]]:
-    """Name, value and limit of each gauge and what to do; NaN, which is above nothing, where one does not apply."""
-    advice = "Use a smaller rtol, or another method."
+def _gauges(trajectory: Trajectory) -> Iterator[tuple[Gauge, float, float]]:
+    """Each gauge with its value and limit; NaN, which is above nothing, where one does not apply."""
     rtol, scale = trajectory.settings["rtol"], _scale(trajectory)
     noise = trajectory.rounding / scale if math.isfinite(scale) else math.inf
     balance = _BALANCE_IN_CHATTER if trajectory.counts.chattered else _BALANCE
@@ -93,14 +112,12 @@ def _gauges(trajectory: Trajectory) -> Iterator[tuple[str, float, float, str]]:
         energy = _ENERGY
     else:
         energy = _ENERGY_OF_STEPS if trajectory.template.is_linear else _ENERGY_OVER_KINKS
-    yield "the balance drift", trajectory.balance_drift, _FLOOR + balance * rtol, advice
+    yield _status.BALANCE, trajectory.balance_drift, _FLOOR + balance * rtol
     allowed = energy * rtol if trajectory.by_logarithm else min(energy * rtol, _MOST_ENERGY)
-    yield "the energy gap", trajectory.energy_gap, _FLOOR + allowed + noise, advice
-    yield "the inadmissible slide", trajectory.admissibility, _FLOOR + _ADMISSIBILITY * rtol, advice
-    yield "the rise of the objective above its start", _rise(trajectory) / scale, _FLOOR + _RISE * rtol + noise, advice
-    advice = "Use a smaller rtol; if that says the same, float64 cannot tell, and only larger first weights would."
-    faded = "what rounding may have made of neurons that faded and grew again"
-    yield faded, trajectory.counts.regrowth_error, _most_regrowth(trajectory), advice
+    yield _status.ENERGY, trajectory.energy_gap, _FLOOR + allowed + noise
+    yield _status.ADMISSIBILITY, trajectory.admissibility, _FLOOR + _ADMISSIBILITY * rtol
+    yield _status.RISE, _rise(trajectory) / scale, _FLOOR + _RISE * rtol + noise
+    yield _status.REGROWTH, trajectory.counts.regrowth_error, _most_regrowth(trajectory)
 
 
 def _scale(trajectory: Trajectory) -> float:

@@ -1,12 +1,20 @@
 """What a run is asked to do."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from biasfree import checks
 from biasfree.datasets import Dataset
+from biasfree.dynamics import _field, _work
 from biasfree.networks import Network
+
+TIGHTEST, _LOOSEST = 1e-13, 0.1  # rtol: below is rounding, above a step says nothing
+MOST_STEPS = 2_000_000  # of which only the smallest networks can take so many within the work of a run
+_BELOW_START = 1e-6  # of rtol times the start's size: the absolute tolerance, far below weights that matter
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,7 @@ class Plan:
         smallest_step: of adaptive steps; 0 for one found from the stiffness.
         start: time at which ``network`` stands.
         max_work: allowed (``_work``); infinite where steps were given.
+        save: times to keep networks at; None for the run's own steps, thinned.
     """
 
     network: Network
@@ -81,10 +90,11 @@ class Plan:
     weight_decay: float = 0.0
     clock: str = "time"
     stop: Stop = Stop()
-    max_steps: int = 2_000_000
+    max_steps: int = MOST_STEPS
     smallest_step: float = 0.0
     start: float = 0.0
     max_work: float = math.inf
+    save: np.ndarray | None = None
 
     @property
     def axis(self) -> str:
@@ -99,3 +109,85 @@ class Plan:
             "max_steps": self.max_steps if math.isinf(self.max_work) else None, "stop_log_loss": self.stop.level,
             "stop_converged": self.stop.converged, "because": because,
         }  # fmt: skip
+
+
+def planned(
+    network: Network,
+    dataset: Dataset,
+    *,
+    until: float,
+    rtol: float,
+    atol: float | None,
+    weight_decay: float,
+    loss: str,
+    clock: str,
+    save: int | Iterable[float] | None,
+    stop: Stop | float | str | None,
+    smallest_step: float | None,
+    max_steps: int | None,
+    asked: bool,
+) -> Plan:
+    """What is asked of a flow, checked; ``asked`` says that a method was.
+
+    Raises:
+        ValueError: arguments out of range, a network that does not fit the data, labels other than ±1.
+    """
+    rule = Stop.of(stop)
+    end = math.inf if until == math.inf else checks.positive(until, "until", remedy="It is the flow time to reach.")
+    relative = checks.positive(rtol, "rtol")
+    if not TIGHTEST <= relative <= _LOOSEST:
+        raise ValueError(f"rtol must lie between {TIGHTEST:g} and {_LOOSEST:g}, got {rtol!r}.")
+    if math.isinf(end) and rule == Stop():
+        raise ValueError("until=inf needs a stop rule: a loss level or 'converged'.")
+    decay = checks.non_negative(weight_decay, "weight_decay")
+    _field.problem(network, dataset, loss, decay)
+    dataset = _field.encoded(dataset, loss)
+    if checks.one_of(clock, ("time", "loss"), "clock") == "loss" and loss == "square":
+        raise ValueError(
+            "clock='loss' is for losses without a minimum, logistic, exponential and cross-entropy; got 'square'."
+        )
+    return Plan(
+        network,
+        dataset,
+        loss,
+        end,
+        relative,
+        _default_atol(network, relative) if atol is None else checks.non_negative(atol, "atol"),
+        decay,
+        clock,
+        rule,
+        MOST_STEPS if max_steps is None else checks.count(max_steps, "max_steps"),
+        0.0 if smallest_step is None else checks.positive(smallest_step, "smallest_step"),
+        max_work=math.inf if asked or max_steps is not None else _work.allowed(network, dataset),
+        save=save_points(save, end, "times"),
+    )
+
+
+def _default_atol(network: Network, rtol: float) -> float:
+    """Far below the weights: they may be 1e-8 small and must still be right in proportion."""
+    flat = np.concatenate([np.ravel(np.asarray(layer)) for layer in network.weights])
+    largest = float(np.abs(flat).max())  # taken out first: squares of 1e-200 are zero
+    size = largest * float(np.sqrt(np.mean((flat / largest) ** 2))) if largest else 0.0
+    return max(_BELOW_START * rtol * size, 1e-300)
+
+
+def save_points(save: int | Iterable[float] | None, until: float, what: str) -> np.ndarray | None:
+    """The times (or steps) to save at, 0 first: evenly spaced for a number, as given for a sequence."""
+    if save is None:
+        return None
+    if not isinstance(save, Iterable):
+        number = checks.count(save, "save", least=1)
+        if not math.isfinite(until):
+            raise ValueError(f"save={number} {what} need a finite end; give the {what} themselves, or leave save out.")
+        return np.linspace(0.0, until, number + 1)
+    points = checks.finite(checks.numeric(list(save), "save"), "save")
+    if not points.size:
+        raise ValueError(f"save must name at least one of the {what}, got none.")
+    if points.ndim != 1 or (np.diff(points) <= 0).any() or points[0] < 0 or points[-1] > until:
+        raise ValueError(f"save must be increasing {what} between 0 and {until:g}, got {_brief(points)}.")
+    return points
+
+
+def _brief(points: Any) -> str:
+    flat = np.ravel(points)
+    return ", ".join(f"{p:g}" for p in flat[:4]) + (f", …, {flat[-1]:g}" if flat.size > 4 else "")

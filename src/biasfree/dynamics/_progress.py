@@ -3,7 +3,7 @@
 import math
 import time as clock_time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from biasfree.dynamics import _field
 from biasfree.dynamics._pieces import Piece
@@ -31,12 +31,6 @@ class Progress(NamedTuple):
 
 
 ProgressCallback = Callable[[Progress], None]
-
-
-def check_callback(progress: Any) -> None:
-    """Raise ValueError unless ``progress`` can be called."""
-    if progress is not None and not callable(progress):
-        raise ValueError(f"progress must be a function of a Progress, got {progress!r}.")
 
 
 def next_quota(quota: int, seconds: float) -> int:

@@ -1,34 +1,17 @@
 """Keep the weights of a run: at given times, or at as many of its own steps as memory allows."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from biasfree import checks
 from biasfree.dynamics._pieces import Piece
+from biasfree.dynamics._plan import Plan
 
 _MOST, _LEAST = 400, 40  # networks kept of a run for which no times were asked for
 _BYTES = 2**26  # of all of these, within those bounds: 64 MB
 _NO_LIMIT = 10**9  # steps
-
-
-def save_points(save: int | Iterable[float] | None, until: float, what: str) -> np.ndarray | None:
-    """The times (or steps) to save at, 0 first: evenly spaced for a number, as given for a sequence."""
-    if save is None:
-        return None
-    if not isinstance(save, Iterable):
-        number = checks.count(save, "save", least=1)
-        if not math.isfinite(until):
-            raise ValueError(f"save={number} {what} need a finite end; give the {what} themselves, or leave save out.")
-        return np.linspace(0.0, until, number + 1)
-    points = checks.finite(checks.numeric(list(save), "save"), "save")
-    if not points.size:
-        raise ValueError(f"save must name at least one of the {what}, got none.")
-    if points.ndim != 1 or (np.diff(points) <= 0).any() or points[0] < 0 or points[-1] > until:
-        raise ValueError(f"save must be increasing {what} between 0 and {until:g}, got {_brief(points)}.")
-    return points
 
 
 class _Saved(NamedTuple):
@@ -66,6 +49,11 @@ class Recorder:
         self._passing = 0  # saved ones that need not last
         self.carried = 0.0  # energy spent before the integrator that is running now took over
         self.pause = 0.0 if points is None else math.inf  # the next of the times spread over the run
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Recorder":
+        """For a plan's own times."""
+        return cls(plan.network.weights, plan.save, plan.until - plan.start)
 
     # What is due
 
@@ -172,8 +160,3 @@ class Recorder:
     def stacked(self) -> tuple[np.ndarray, ...]:
         """The saved weights, one array per layer, first axis the saved times."""
         return tuple(np.stack(layer) for layer in zip(*(saved.weights for saved in self._saved), strict=True))
-
-
-def _brief(points: Any) -> str:
-    flat = np.ravel(points)
-    return ", ".join(f"{p:g}" for p in flat[:4]) + (f", …, {flat[-1]:g}" if flat.size > 4 else "")

@@ -145,7 +145,76 @@ def diverged(step: int, following: int, rate: float) -> Status:
 # Not to be trusted
 
 
-def refused(name: str, reason: str, ended: Status) -> Status:
-    """``name`` in place of a success; a run that was cut short anyway keeps its name and gets the sentence."""
-    message = f"not to be trusted: {reason} The run itself says: {ended.message}"
-    return Status(name if ended.complete else ended.name, message)
+class Refusal(NamedTuple):
+    """Why a result is not to be trusted: the name of its status, what was found, and what to do about it."""
+
+    name: str
+    finding: str
+    advice: str
+
+    @property
+    def brief(self) -> str:
+        """The finding alone, to follow "the result was"."""
+        return f"not to be trusted: {self.finding}"
+
+
+class Gauge(NamedTuple):
+    """What a gauge is called, and what to do where it is too large."""
+
+    title: str
+    advice: str = "Use a smaller rtol, or another method."
+
+
+BALANCE = Gauge("the balance drift")
+ENERGY = Gauge("the energy gap")
+ADMISSIBILITY = Gauge("the inadmissible slide")
+RISE = Gauge("the rise of the objective above its start")
+REGROWTH = Gauge(
+    "what rounding may have made of neurons that faded and grew again",
+    "Use a smaller rtol; if that says the same, float64 cannot tell, and only larger first weights would.",
+)
+_RESCALE = "Rescale the data, or use another method."
+
+
+def too_large(gauge: Gauge, value: float, limit: float) -> Refusal:
+    """A gauge above its limit."""
+    return Refusal("inaccurate", f"{gauge.title} is {value:.2g}, above {limit:.2g}", gauge.advice)
+
+
+def weights_not_finite(time: float) -> Refusal:
+    """Saved weights that are no numbers."""
+    return Refusal("not finite", f"the weights at {time:.6g} are not finite", _RESCALE)
+
+
+def loss_not_a_number(time: float) -> Refusal:
+    """A loss that is none."""
+    return Refusal("not finite", f"the loss at {time:.6g} is not a number", _RESCALE)
+
+
+def loss_not_zero(time: float) -> Refusal:
+    """A loss that is not what it was said to be."""
+    return Refusal("not finite", f"the loss at {time:.6g} was said to be 0 and is not", "Use another method.")
+
+
+def refused(refusal: Refusal, ended: Status) -> Status:
+    """Its name in place of a success; a run that was cut short anyway keeps its name and gets the sentence."""
+    message = f"{refusal.brief}. {refusal.advice} The run itself says: {ended.message}"
+    return Status(refusal.name if ended.complete else ended.name, message)
+
+
+# Why a run is not the one that was chosen first
+
+
+def because_stuck(axis: str, time: float, method: str) -> str:
+    """Another method went on."""
+    return f"the exact flow was stuck at {axis} = {time:.6g}; {method} went on from there"
+
+
+def because_refused_at(because: str, rtol: float, refusal: Refusal) -> str:
+    """The same method at a smaller tolerance."""
+    return f"{because}; the result at rtol {rtol:g} was {refusal.brief}"
+
+
+def because_refused(refusal: Refusal) -> str:
+    """Another method from the start."""
+    return f"the exact flow's result was {refusal.brief}"
