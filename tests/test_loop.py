@@ -11,7 +11,7 @@ import pytest
 
 import biasfree as bf
 from biasfree import Network, Stop, datasets
-from biasfree.dynamics import _loop, _status
+from biasfree.dynamics import _loop, _status, methods
 from biasfree.dynamics._pieces import Counts, Piece, Point, Stretch
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._recorder import Recorder
@@ -263,3 +263,61 @@ def test_a_level_met_at_the_start_is_said_by_every_method(method: str, until: fl
     assert "from the start" in run.status.message
     assert run.times[-1] == 0
     assert run.counts.accepted == 0
+
+
+EULER = """
+import numpy as np
+
+from biasfree.dynamics import _field
+from biasfree.dynamics._pieces import Counts, Piece, Point
+from biasfree.dynamics.methods import Begun, Method
+
+STEP = 1e-3
+
+
+class Euler:
+    dense = False
+
+    def __init__(self, plan):
+        self.plan, self.time, self.weights, self.steps, self.energy = plan, 0.0, plan.network.weights, 0, 0.0
+        self.problem = _field.problem(plan.network, plan.dataset, plan.loss, plan.weight_decay)
+        self.kind = _field.Kind(plan.loss, plan.network.architecture, plan.clock)
+
+    def advance(self, budget):
+        begin, h = self.time, min(STEP, budget.until - self.time)
+        velocity = _field.velocity(self.weights, self.problem, self.kind)
+        self.weights = tuple(w + h * dw for w, dw in zip(self.weights, velocity, strict=True))
+        self.energy += h * sum(float((dw**2).sum()) for dw in velocity)
+        self.time, self.steps = begin + h, self.steps + 1
+        here = Point(self.weights, self.energy)
+        return Piece(begin, self.time, lambda t: here, "Euler's steps", 1, dense=False)
+
+    def counts(self):
+        return Counts(accepted=self.steps, rejected=0, evaluations=self.steps)
+
+    def remark(self):
+        return ""
+
+    def events(self):
+        return None
+
+    def admissibility(self):
+        return np.nan
+
+
+METHODS = [Method("euler", lambda plan: Begun(Euler(plan), one_thread=False))]
+"""
+
+
+def test_a_new_method_is_a_new_file(tmp_path, monkeypatch) -> None:
+    (tmp_path / "euler.py").write_text(EULER)
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+    monkeypatch.setitem(methods.BY_NAME, "euler", methods.found()["euler"])
+    data, start = datasets.xor(), Network.init([2, 3, 1], 0.3, 0.5, 0)
+    run = bf.gradient_flow(start, data, until=0.5, method="euler", rtol=1e-2)
+    assert run.status.name == "reached"
+    assert run.stretches == (Stretch(0.0, run.times[-1], "Euler's steps", run.counts.accepted),)
+    assert "euler (asked for)" in str(run)
+    descent = bf.gradient_descent(start, data, steps=500, learning_rate=1e-3)
+    for ours, theirs in zip(run.final.weights, descent.final.weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)

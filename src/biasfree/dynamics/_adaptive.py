@@ -14,6 +14,7 @@ from biasfree.dynamics._early_jump import EarlyJump
 from biasfree.dynamics._pieces import Budget, Counts, How, Piece, Point
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._rest_watch import RestWatch
+from biasfree.dynamics._standing import Standing, stands_still
 from biasfree.dynamics._status import Status
 from biasfree.dynamics._vector_field import Layers, vector_field
 from biasfree.switching import Switches
@@ -194,3 +195,9 @@ class Adaptive:
     def admissibility(self) -> float:
         """Does not apply: nothing is held on a line."""
         return math.nan
+
+
+def begin(plan: Plan, method: str) -> tuple[Adaptive | Standing, bool]:
+    """Who takes the steps, and whether line by line; a start that nothing moves needs none."""
+    steps = Adaptive(plan, method)
+    return Standing(plan) if not steps.moves and stands_still(plan) else steps, steps.by_line

@@ -78,7 +78,7 @@ def summary(trajectory: "Trajectory") -> dict[str, Any]:
 
 def _method(trajectory: "Trajectory") -> str:
     settings, counts, events = trajectory.settings, trajectory.counts, trajectory.events
-    if settings["method"] == "descent":
+    if trajectory.is_descent:
         return f"gradient descent at rate {settings['learning_rate']:g}, {counts.accepted} steps"
     return (
         f"{settings['method']} ({settings['because']}), rtol {settings['rtol']:g}: "
@@ -98,7 +98,7 @@ def _stretches(trajectory: "Trajectory") -> str:
 def _accuracy(trajectory: "Trajectory") -> str:
     drift, gap = trajectory.balance_drift, trajectory.energy_gap
     text = f"balance drift {_gauge(drift)}, energy gap {_gauge(gap)}"
-    if trajectory.settings["method"] == "descent":
+    if trajectory.is_descent:
         return f"it is descent, not the flow; from the flow's laws it departs by: {text}"
     if trajectory.counts.chattered:
         return f"balance drift {_gauge(drift)}; the energy gap does not apply where steps chatter"

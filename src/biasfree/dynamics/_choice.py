@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from biasfree import checks
 from biasfree.dynamics._plan import Plan
+from biasfree.dynamics.methods import BY_NAME
 from biasfree.lines import lines
 from biasfree.networks import Network
 
-METHODS = ("auto", "exact", "bosh3", "dopri5", "tsit5", "dopri8", "rkc")
 _CROSSINGS = 10_000  # lines × neurons up to which the exact flow, which meets every crossing, was the faster one
 _LOOSE = 1e-4  # from here on stability bounds steps: on digits two fifths of Bosh3's gradients at 1e-2, half at 1e-3
 
@@ -30,12 +30,12 @@ def choose(method: str, plan: Plan) -> Choice:
     """The method, why, and which one goes on where it fails: the exact flow is replaced only if nobody asked for it."""
     network = plan.network
     steps = _adaptive(network, plan.clock)
-    fits = network.depth == 2 and not any(network.skips)
-    if checks.one_of(method, METHODS, "method") == "exact" and not fits:
-        raise ValueError("method='exact' is for two-layer networks. Use method='auto'.")
-    if method != "auto":
+    if checks.one_of(method, ("auto", *BY_NAME), "method") != "auto":
+        unfit = BY_NAME[method].unfit(network)
+        if unfit is not None:
+            raise ValueError(unfit)
         return Choice(method, "asked for")
-    if not fits:
+    if BY_NAME["exact"].unfit(network) is not None:
         return Choice(steps, "the exact flow is for two layers")
     if plan.smallest_step:
         return Choice(steps, "a smallest step was asked for")

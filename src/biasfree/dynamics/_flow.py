@@ -15,15 +15,15 @@ import numpy as np
 from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _loop, _status
-from biasfree.dynamics._choice import METHODS, Choice, choose
+from biasfree.dynamics._choice import Choice, choose
 from biasfree.dynamics._guard import Verdict, judge
 from biasfree.dynamics._loop import Outcome
-from biasfree.dynamics._pieces import Integrator
 from biasfree.dynamics._plan import MOST_STEPS, TIGHTEST, Plan, Stop, planned
 from biasfree.dynamics._progress import ProgressCallback
 from biasfree.dynamics._recorder import Recorder
-from biasfree.dynamics._standing import Standing, Unbegun, stands_still
+from biasfree.dynamics._standing import Unbegun
 from biasfree.dynamics._trajectory import Trajectory
+from biasfree.dynamics.methods import BY_NAME, METHODS, Begun
 from biasfree.networks import Network
 
 __all__ = ["METHODS", "gradient_flow", "resume"]
@@ -185,27 +185,15 @@ def _mended(
 
 
 def _integrate(plan: Plan, method: str, recorder: Recorder, progress: ProgressCallback | None) -> Outcome:
-    """Run one method; a start that nothing moves needs none."""
+    """Run one method."""
     from biasfree.dynamics.exact import one_thread
 
     # A matrix library's threads look for more work long after a product, on the processors that steps by line want.
     with one_thread():
         try:
-            integrator, by_one = _integrator(plan, method)
+            begun = BY_NAME[method].begin(plan)
         except KeyboardInterrupt:
-            integrator, by_one = Unbegun(), True
-        if by_one:
-            return _loop.run(integrator, plan, recorder, progress)
-    return _loop.run(integrator, plan, recorder, progress)
-
-
-def _integrator(plan: Plan, method: str) -> tuple[Integrator, bool]:
-    """Who takes the steps, and whether with one thread; adaptive ones begin with the velocity at the start."""
-    if method == "exact":
-        from biasfree.dynamics.exact import Exact
-
-        return Exact(plan), True
-    from biasfree.dynamics._adaptive import Adaptive  # and SciPy's integrators
-
-    steps = Adaptive(plan, method)
-    return Standing(plan) if not steps.moves and stands_still(plan) else steps, steps.by_line
+            begun = Begun(Unbegun(), one_thread=True)
+        if begun.one_thread:
+            return _loop.run(begun.integrator, plan, recorder, progress)
+    return _loop.run(begun.integrator, plan, recorder, progress)

@@ -20,6 +20,7 @@ import numpy as np
 from biasfree.dynamics import _field, _status
 from biasfree.dynamics._status import Gauge, Refusal
 from biasfree.dynamics._trajectory import Trajectory
+from biasfree.dynamics.methods import BY_NAME
 
 _LEAST = np.finfo(float).tiny
 _UNDERFLOW = math.log(5e-324)  # ln of a loss that float64 holds at all
@@ -54,7 +55,7 @@ class Verdict(NamedTuple):
 def judge(trajectory: Trajectory) -> Verdict:
     """Look at a finished trajectory."""
     refusal = _not_numbers(trajectory)
-    if trajectory.settings["method"] == "descent":
+    if trajectory.is_descent:
         return Verdict(_marked(trajectory, refusal), refusal)
     if refusal is None:
         too_large = (each for each in _gauges(trajectory) if each[1] > each[2])
@@ -108,7 +109,7 @@ def _gauges(trajectory: Trajectory) -> Iterator[tuple[Gauge, float, float]]:
     rtol, scale = trajectory.settings["rtol"], _scale(trajectory)
     noise = trajectory.rounding / scale if math.isfinite(scale) else math.inf
     balance = _BALANCE_IN_CHATTER if trajectory.counts.chattered else _BALANCE
-    if trajectory.settings["method"] == "exact":
+    if BY_NAME[trajectory.settings["method"]].meets_kinks:
         energy = _ENERGY
     else:
         energy = _ENERGY_OF_STEPS if trajectory.template.is_linear else _ENERGY_OVER_KINKS

@@ -93,6 +93,11 @@ class Trajectory(Shown):
             events=outcome.events, stretches=outcome.stretches, admissibility=outcome.admissibility,
         )  # fmt: skip
 
+    @property
+    def is_descent(self) -> bool:
+        """Whether it was made by ``gradient_descent``."""
+        return bool(self.settings["method"] == "descent")
+
     # Networks
 
     @functools.cached_property
@@ -136,7 +141,7 @@ class Trajectory(Shown):
             return self._saved_network(index)
         from biasfree.dynamics import _descent, _flow
 
-        again = _descent.resume if self.settings["method"] == "descent" else _flow.resume
+        again = _descent.resume if self.is_descent else _flow.resume
         saved = tuple(layer[index] for layer in self.weights)
         return self.template.with_weights(again(self, saved, float(self.times[index]), t))
 
@@ -156,7 +161,7 @@ class Trajectory(Shown):
         def above(t: float) -> float:
             return float(_field.log_loss(self._at(t).weights, problem, kind)) - math.log(level)
 
-        if self.settings["method"] == "descent":  # the loss is a step function of time
+        if self.is_descent:  # the loss is a step function of time
             rate = self.settings["learning_rate"]
             steps = range(round(low / rate), round(high / rate) + 1)
             return rate * steps[bisect.bisect_left(steps, True, key=lambda k: above(k * rate) <= 0)]
