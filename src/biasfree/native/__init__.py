@@ -8,6 +8,7 @@ import ctypes
 import functools
 import itertools
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,49 @@ __all__ = ["FLOAT", "WHOLE", "address", "announced", "library", "room", "structu
 
 FLOAT, WHOLE = np.dtype(np.float64), np.dtype(np.int64)  # what C takes arrays for
 _BYTE = ctypes.c_char
+_TYPES: dict[str, Any] = {"p": ctypes.c_void_p, "d": ctypes.c_double, "i": ctypes.c_int64}
+# Every exported function, without its prefix, by what it gives back: nothing, a whole number or a number; its arguments
+# are pointers, whole numbers and numbers (``tests/test_both_languages.py`` compares all this with the C sources).
+_FUNCTIONS = {
+    None: (
+        "alike(ppiidiip) alone(pppppppppppp) along(ippppiipipp) attempt(iidddppppppppp) bend(ipppppppp) "
+        "collocate(dpppppp) deep_sizes(pipppp) deep_stages(pppdppippp) deep_velocity(ppppp) follow(pidppppppp) "
+        "levels(ipiipppp) light_paces(pppppp) march(ppppppppppppp) pace_free(pd) pace_met_event(pd) "
+        "pace_went_short(pi) phis(ipip) places(ipdpppp) propagated(ipippdiipp) pull_parts(ppp) "
+        "pull_place(ppppppippp) pull_remaining(ppppp) pulls(ippppppp) pulls_of(ipiipppppppp) "
+        "restored(ipiippppiip) solve(ppi) speeds(ippppppp) tables(p) travel(pppppppppppp) turn(pppii) "
+        "wide_levels(ppipp) wide_velocity(ppipppp)"
+    ),
+    ctypes.c_int64: (
+        "jacobian(ppppp) kicks(pppppppp) leave_zero(pppi) pace_method(pp) parted(ppidp) quiet(ipdppdppp) "
+        "real(pdidpppp) ride(ppppp) scan(pdddppdpp)"
+    ),
+    ctypes.c_double: (
+        "deep_error(iippppppdd) deep_level(ppp) fastest(dpp) first_zero(ppiidpppp) keep_balance(pppp) "
+        "pace_longest(pi) pace_step(pi)"
+    ),
+}
 _NOTHING = ctypes.create_string_buffer(8)  # stands for arrays without numbers
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The loaded library."""
+    """The loaded library, its functions typed."""
+    loaded = ctypes.CDLL(str(_file()))
+    for gives, listed in _FUNCTIONS.items():
+        for name, arguments in re.findall(r"(\w+)\((\w*)\)", listed):
+            function = getattr(loaded, f"biasfree_{name}")
+            function.argtypes, function.restype = [_TYPES[each] for each in arguments], gives
+    return loaded
+
+
+def _file() -> Path:
+    """The library that a wheel brought, or one that is built here."""
     shipped = _build.HERE / _build.name()
     if shipped.exists():
-        return ctypes.CDLL(str(shipped))
+        return shipped
     with announced("the exact flow"):  # no time passes where it was built before
-        return ctypes.CDLL(str(_build.build(_cache_folder())))
+        return _build.build(_cache_folder())
 
 
 def _cache_folder() -> Path:
@@ -68,11 +101,10 @@ def structure(what: str, members: str, **last: type[ctypes.Structure]) -> type[c
     >>> structure("Interval", "d low high i parts").__name__
     'Interval'
     """
-    types: dict[str, Any] = {"p": ctypes.c_void_p, "d": ctypes.c_double, "i": ctypes.c_int64}
-    fields, kind = [], types["d"]
+    fields, kind = [], _TYPES["d"]
     for word in members.split():
-        if word in types:
-            kind = types[word]
+        if word in _TYPES:
+            kind = _TYPES[word]
         else:
             fields.append((word, kind))
     return type(what, (ctypes.Structure,), {"_fields_": [*fields, *last.items()]})

@@ -1,6 +1,6 @@
 """Plain crossings of negligible neurons, compiled (``native/follow.c``): all but a few of what happens early on."""
 
-from ctypes import byref, c_double, c_int64, c_void_p
+from ctypes import byref
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ _WORK = structure("Work", "p pull turned new_pull free towards products row matr
 
 def solved(matrix: Float[np.ndarray, "count count"], right: Float[np.ndarray, "count"]) -> Float[np.ndarray, "count"]:
     """The solution of a small system; infinite if there is none. Both arguments are used up."""
-    library().biasfree_solve(_at(matrix), _at(right), c_int64(len(right)))
+    library().biasfree_solve(address(matrix), address(right), len(right))
     return right
 
 
@@ -54,12 +54,7 @@ def follow(
     why, met = np.empty((2, len(neurons)), dtype=np.int64)
     boundaries = _LINES(*map(address, lines), count, dim, len(gram) > 0)
     library().biasfree_follow(
-        _at(neurons), c_int64(len(neurons)), c_double(until), byref(boundaries),
-        byref(_NEURONS(*own)), byref(_FLOORS(*floors)), byref(work), byref(crossings), _at(why), _at(met),
+        address(neurons, np.int64), len(neurons), until, byref(boundaries), byref(_NEURONS(*own)),
+        byref(_FLOORS(*floors)), byref(work), byref(crossings), address(why, np.int64), address(met, np.int64),
     )  # fmt: skip
     return why, met, crossings.count
-
-
-def _at(array: np.ndarray) -> Any:
-    """A pointer to an array of numbers or whole numbers."""
-    return c_void_p(address(array, np.int64 if array.dtype.kind == "i" else np.float64))

@@ -1,6 +1,6 @@
 """The first zero of sums of exponentials, compiled (``native/sums.c``)."""
 
-from ctypes import byref, c_double, c_int64, c_void_p
+from ctypes import byref, c_int64
 
 import numpy as np
 from jaxtyping import Float
@@ -30,11 +30,8 @@ def first_zero(
     """
     rates, parts = np.ascontiguousarray(rates, dtype=float), np.ascontiguousarray(parts, dtype=float)
     part, flags, which = np.empty(len(rates)), np.empty((2, len(parts)), dtype=np.uint8), c_int64()
-    find = library().biasfree_first_zero
-    find.restype = c_double
-    time = find(
-        c_void_p(address(rates)), c_void_p(address(parts)), c_int64(len(parts)), c_int64(len(rates)), c_double(room),
-        c_void_p(address(part)), c_void_p(address(flags[0], np.uint8)), c_void_p(address(flags[1], np.uint8)),
-        byref(which),
+    time = library().biasfree_first_zero(
+        address(rates), address(parts), len(parts), len(rates), room, address(part), address(flags[0], np.uint8),
+        address(flags[1], np.uint8), byref(which),
     )  # fmt: skip
     return time, which.value

@@ -29,71 +29,8 @@ _JUDGED = structure("Judged", "d error stiffness")
 @functools.cache
 def engine() -> ctypes.CDLL:
     """The library, with the tables of the methods."""
-    loaded, number, whole, pointer = library(), ctypes.c_double, ctypes.c_int64, ctypes.c_void_p
+    loaded = library()
     loaded.biasfree_tables(byref(_TABLES(*map(address, (*TABLES, NODES, AT_NODES, FROM_NODES)))))
-    loaded.biasfree_attempt.argtypes = [whole, whole, number, number, number, *[pointer] * 9]
-    loaded.biasfree_attempt.restype = None
-    loaded.biasfree_scan.argtypes = [pointer, number, number, number, pointer, pointer, number, pointer, pointer]
-    loaded.biasfree_scan.restype = whole
-    loaded.biasfree_real.argtypes = [pointer, number, whole, number, *[pointer] * 4]
-    loaded.biasfree_real.restype = whole
-    loaded.biasfree_march.argtypes, loaded.biasfree_march.restype = [pointer] * 13, None
-    loaded.biasfree_alone.argtypes, loaded.biasfree_alone.restype = [pointer] * 12, None
-    loaded.biasfree_travel.argtypes, loaded.biasfree_travel.restype = [pointer] * 12, None
-    loaded.biasfree_keep_balance.argtypes, loaded.biasfree_keep_balance.restype = [pointer] * 4, number
-    loaded.biasfree_pace_method.argtypes, loaded.biasfree_pace_method.restype = [pointer] * 2, whole
-    loaded.biasfree_pace_step.argtypes, loaded.biasfree_pace_step.restype = [pointer, whole], number
-    loaded.biasfree_pace_longest.argtypes, loaded.biasfree_pace_longest.restype = [pointer, whole], number
-    loaded.biasfree_pace_went_short.argtypes, loaded.biasfree_pace_went_short.restype = [pointer, whole], None
-    loaded.biasfree_pace_met_event.argtypes, loaded.biasfree_pace_met_event.restype = [pointer, number], None
-    loaded.biasfree_pace_free.argtypes, loaded.biasfree_pace_free.restype = [pointer, number], None
-    loaded.biasfree_alike.argtypes = [pointer, pointer, whole, whole, number, whole, whole, pointer]
-    loaded.biasfree_alike.restype = None
-    loaded.biasfree_kicks.argtypes, loaded.biasfree_kicks.restype = [pointer] * 8, whole
-    loaded.biasfree_turn.argtypes, loaded.biasfree_turn.restype = [pointer] * 3 + [whole] * 2, None
-    loaded.biasfree_levels.argtypes = [whole, pointer, whole, whole, *[pointer] * 4]
-    loaded.biasfree_levels.restype = None
-    loaded.biasfree_pulls.argtypes, loaded.biasfree_pulls.restype = [whole, *[pointer] * 7], None
-    loaded.biasfree_pulls_of.argtypes = [whole, pointer, whole, whole, *[pointer] * 8]
-    loaded.biasfree_pulls_of.restype = None
-    loaded.biasfree_phis.argtypes, loaded.biasfree_phis.restype = [whole, pointer, whole, pointer], None
-    loaded.biasfree_places.argtypes = [whole, pointer, number, *[pointer] * 4]
-    loaded.biasfree_places.restype = None
-    loaded.biasfree_bend.argtypes, loaded.biasfree_bend.restype = [whole, *[pointer] * 8], None
-    loaded.biasfree_collocate.argtypes, loaded.biasfree_collocate.restype = [number, *[pointer] * 6], None
-    loaded.biasfree_propagated.argtypes = [
-        whole, pointer, whole, pointer, pointer, number, whole, whole, pointer, pointer
-    ]  # fmt: skip
-    loaded.biasfree_propagated.restype = None
-    loaded.biasfree_jacobian.argtypes, loaded.biasfree_jacobian.restype = [pointer] * 5, whole
-    loaded.biasfree_along.argtypes = [whole, *[pointer] * 4, whole, whole, pointer, whole, pointer, pointer]
-    loaded.biasfree_along.restype = None
-    loaded.biasfree_restored.argtypes = [whole, pointer, whole, whole, *[pointer] * 4, whole, whole, pointer]
-    loaded.biasfree_restored.restype = None
-    loaded.biasfree_quiet.argtypes = [whole, pointer, number, *[pointer] * 2, number, *[pointer] * 3]
-    loaded.biasfree_quiet.restype = whole
-    loaded.biasfree_parted.argtypes = [pointer, pointer, whole, number, pointer]
-    loaded.biasfree_parted.restype = whole
-    loaded.biasfree_speeds.argtypes, loaded.biasfree_speeds.restype = [whole, *[pointer] * 7], None
-    loaded.biasfree_fastest.argtypes, loaded.biasfree_fastest.restype = [number, pointer, pointer], number
-    loaded.biasfree_light_paces.argtypes, loaded.biasfree_light_paces.restype = [pointer] * 6, None
-    loaded.biasfree_ride.argtypes, loaded.biasfree_ride.restype = [pointer] * 5, whole
-    loaded.biasfree_deep_velocity.argtypes, loaded.biasfree_deep_velocity.restype = [pointer] * 5, None
-    loaded.biasfree_deep_stages.argtypes = [*[pointer] * 3, number, pointer, pointer, whole, *[pointer] * 3]
-    loaded.biasfree_deep_stages.restype = None
-    loaded.biasfree_deep_level.argtypes, loaded.biasfree_deep_level.restype = [pointer] * 3, number
-    loaded.biasfree_deep_sizes.argtypes = [pointer, whole, *[pointer] * 4]
-    loaded.biasfree_deep_sizes.restype = None
-    loaded.biasfree_deep_error.argtypes = [whole, whole, *[pointer] * 6, number, number]
-    loaded.biasfree_deep_error.restype = number
-    loaded.biasfree_wide_velocity.argtypes = [pointer, pointer, whole, *[pointer] * 4]
-    loaded.biasfree_wide_velocity.restype = None
-    loaded.biasfree_wide_levels.argtypes = [pointer, pointer, whole, *[pointer] * 2]
-    loaded.biasfree_wide_levels.restype = None
-    loaded.biasfree_pull_parts.argtypes, loaded.biasfree_pull_parts.restype = [pointer] * 3, None
-    loaded.biasfree_pull_place.argtypes = [*[pointer] * 6, whole, *[pointer] * 3]
-    loaded.biasfree_pull_place.restype = None
-    loaded.biasfree_pull_remaining.argtypes, loaded.biasfree_pull_remaining.restype = [pointer] * 5, None
     return loaded
 
 
