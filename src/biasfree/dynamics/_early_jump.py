@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biasfree import losses
+from biasfree.dynamics._float64 import LARGEST_EXPONENT
 from biasfree.dynamics._pieces import Point
 from biasfree.dynamics._plan import Plan
 from biasfree.lines import Lines, lines
@@ -92,7 +93,7 @@ class EarlyJump:
 
         plan = self._plan
         power = spectral_norm(self._inputs)
-        scale = math.exp(min(log_loss, 700.0)) if plan.clock == "loss" else 1.0
+        scale = math.exp(min(log_loss, LARGEST_EXPONENT)) if plan.clock == "loss" else 1.0
         if not all(_SMALLEST < size < _LARGEST for size in (power, scale, power / max(scale, _SMALLEST))):
             return None
         early = early_phase(

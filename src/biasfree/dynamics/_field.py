@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from biasfree import losses
 from biasfree.datasets import Dataset
+from biasfree.dynamics._float64 import SMALLEST
 from biasfree.dynamics._moments import Moments
 from biasfree.networks import Architecture, Network, forward, hidden_layers
 
@@ -217,7 +218,7 @@ def margin_power(weights: Weights, problem: Problem, kind: Kind) -> float:
     residual = losses.get(kind.loss).normalised_residual(signals[-1], problem.targets) / problem.inputs.shape[0]
     part = np.sqrt(np.sum(residual**2, axis=0))
     depth = len(weights)
-    arriving = [0.0] * depth + [residual / np.maximum(part, 1e-300)]
+    arriving = [0.0] * depth + [residual / np.maximum(part, SMALLEST)]
     total = 0.0
     for layer, back in errors_by_layer(weights, signals, arriving, depth - 1, problem.slope, kind.architecture):
         total += float(np.sum(part * np.sum(back**2, axis=0) * np.sum(signals[layer] ** 2, axis=0)))

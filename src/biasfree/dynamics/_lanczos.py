@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from biasfree.dynamics._float64 import SMALLEST
+
 _DIRECTIONS = 40  # e^{−Hs}v over a time T needs about √(‖H‖T) of them, and steps are stable to ‖H‖h = 3
 _INVARIANT = 1e-10  # of the largest rate: a new direction so short is rounding, and the space is complete
 
@@ -32,7 +34,7 @@ def lanczos(
 
     Ends as soon as a rate falls below ``lowest``: Ritz values only fall as the space grows.
     """
-    basis = [first / max(float(np.linalg.norm(first)), 1e-300)]
+    basis = [first / max(float(np.linalg.norm(first)), SMALLEST)]
     diagonal: list[float] = []
     beside: list[float] = []
     while True:

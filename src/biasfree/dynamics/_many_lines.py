@@ -28,6 +28,7 @@ from biasfree.native import address, structure
 
 Flat = Float[np.ndarray, "size"]
 BLOCK, _GROUP = 96, 16  # lines of a block at most, and neurons that are taken together, as in C
+_TWELVE = 12  # lines that C multiplies at once: blocks of a multiple leave none over
 _CACHED = 24_000  # numbers wᵀd of a block: with all beside them they fit into half a megabyte
 _PARTS = 4  # of all blocks, whose sums are added at the end
 _LINE = 8  # numbers of a cache line: four that lie in two of them take as long to read as eight
@@ -53,7 +54,7 @@ class ManyLines:
         data, slope = _one_sided(data, float(problem.slope))
         self._directions, self._outputs, self._dim = data.directions, data.outputs, inputs.shape[1]
         padded, outputs_padded = _fours(self._dim), _fours(self._outputs)
-        blocks = list(_blocks(data, max(12, min(BLOCK, _CACHED // width // 12 * 12))))
+        blocks = list(_blocks(data, max(_TWELVE, min(BLOCK, _CACHED // width // _TWELVE * _TWELVE))))
         parts = min(_PARTS, len(blocks))
         room = (width + 4 * self._outputs + 1) * BLOCK + (self._outputs + _GROUP) * padded
         room += (self._outputs + width) * padded + width * outputs_padded

@@ -5,6 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from biasfree.dynamics._float64 import SMALLEST
+
+_NOTHING = 1e-14  # of the largest variance: what rounding leaves of a direction in which inputs do not vary, some 50 ε
+
 
 class Moments(NamedTuple):
     """D samples position·direction with the moments of all, and what they leave of the targets.
@@ -26,7 +30,7 @@ class Moments(NamedTuple):
         """The moments of a data set."""
         samples, dim = inputs.shape
         values, vectors = np.linalg.eigh(inputs.T @ inputs / samples)
-        kept = values > 1e-14 * max(values.max(), 1e-300)
+        kept = values > _NOTHING * max(values.max(), SMALLEST)
         position = np.sqrt(dim * np.where(kept, values, 0.0))
         target = np.zeros((dim, *targets.shape[1:]))
         target[kept] = dim * ((inputs @ vectors[:, kept] / position[kept]).T @ targets) / samples

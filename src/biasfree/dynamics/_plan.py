@@ -10,6 +10,7 @@ import numpy as np
 from biasfree import checks
 from biasfree.datasets import Dataset
 from biasfree.dynamics import _field, _work
+from biasfree.dynamics._float64 import SMALLEST
 from biasfree.networks import Network
 
 TIGHTEST, _LOOSEST = 1e-13, 0.1  # rtol: below is rounding, above a step says nothing
@@ -168,7 +169,7 @@ def _default_atol(network: Network, rtol: float) -> float:
     flat = np.concatenate([np.ravel(np.asarray(layer)) for layer in network.weights])
     largest = float(np.abs(flat).max())  # taken out first: squares of 1e-200 are zero
     size = largest * float(np.sqrt(np.mean((flat / largest) ** 2))) if largest else 0.0
-    return max(_BELOW_START * rtol * size, 1e-300)
+    return max(_BELOW_START * rtol * size, SMALLEST)
 
 
 def save_points(save: int | Iterable[float] | None, until: float, what: str) -> np.ndarray | None:

@@ -13,6 +13,7 @@ _SECONDS_PER_CALL = 0.3  # short enough that Ctrl-C and a progress bar feel imme
 _FEWEST, _MOST = 4, 100_000  # attempts of one call: the first, which compiles, should do next to nothing else
 _FASTER = 4.0  # the quota grows by this at most: a first call's time says little about the next one's
 _SECONDS, _PART = 0.1, 0.01  # a callback is called again after so long, or after so much of the way
+_SHORTEST = 1e-6  # seconds; a call takes longer, but clocks may say 0
 _LARGEST_LOG = 709.0  # e^709 is the largest loss that float64 holds
 
 
@@ -35,7 +36,7 @@ ProgressCallback = Callable[[Progress], None]
 
 def next_quota(quota: int, seconds: float) -> int:
     """Steps for the next compiled call, so that one lasts about a third of a second."""
-    return int(min(max(_FEWEST, quota * min(_FASTER, _SECONDS_PER_CALL / max(seconds, 1e-6))), _MOST))
+    return int(min(max(_FEWEST, quota * min(_FASTER, _SECONDS_PER_CALL / max(seconds, _SHORTEST))), _MOST))
 
 
 class Reporter:

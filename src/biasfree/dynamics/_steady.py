@@ -16,15 +16,17 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.dynamics._field import Kind, Problem, Weights, velocity
+from biasfree.dynamics._float64 import SMALLEST
 from biasfree.dynamics._hessian import Hessian
 from biasfree.dynamics._lanczos import lanczos
 from biasfree.dynamics._vector_field import Layers
 
-_LARGEST_LEFT = 0.1  # of the velocity
-_LEFT_TO_GO = 10.0  # rtol's that what is left to go may be, by the velocity where the prediction ends
-_GROWTH = 0.1  # −rate · horizon
+_LARGEST_LEFT = 0.1  # of the velocity, what may be left where the prediction ends; chosen
+_LEFT_TO_GO = 10.0  # rtol's that what is left to go may be, by the velocity at the prediction's end; chosen
+_GROWTH = 0.1  # −rate · horizon that still counts as none; chosen: e^0.1 is hardly growth
 _HOPELESS = 3.0  # the same where the residual still bends the flat directions a little
 _BENT = 0.003  # the part of rtol that the square of the predicted relative move, the linearisation's error, may be
+_MOST_GROWTH = 50.0  # −rate · time; a bound against overflow: growth far below this is refused (_GROWTH, _HOPELESS)
 _STILL = 1e-3  # of rtol: a move that needs no prediction
 
 
@@ -52,10 +54,10 @@ class Rest(NamedTuple):
 
 def _integral(rates: np.ndarray, duration: float) -> np.ndarray:
     """∫₀ᵀ e^{−θs} ds = (1 − e^{−θT})/θ."""
-    exponent = np.clip(rates * duration, -50.0, None)
-    small = np.abs(exponent) < 1e-8
-    safe = np.where(small, 1.0, exponent)
-    return duration * np.where(small, 1.0, -np.expm1(-safe) / safe)
+    exponent = np.clip(rates * duration, -_MOST_GROWTH, None)
+    none = exponent == 0
+    safe = np.where(none, 1.0, exponent)
+    return duration * np.where(none, 1.0, -np.expm1(-safe) / safe)
 
 
 def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, kind: Kind) -> tuple[Rest | None, int]:
@@ -78,7 +80,7 @@ def find_rest(weights: Weights, horizon: float, rtol: float, problem: Problem, k
             return None, cost
     end = rest.weights(horizon)
     then = _flat(velocity(end, problem, kind))
-    left = float(np.linalg.norm(then)) / max(speed, 1e-300)
+    left = float(np.linalg.norm(then)) / max(speed, SMALLEST)
     if moved and not (left <= _LARGEST_LEFT and left * moved <= _LEFT_TO_GO * rtol * size):
         return None, cost
     there = Hessian(end, problem, kind)

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from biasfree.dynamics._chebyshev import Chebyshev
 from biasfree.dynamics._error_norm import Sizes, error_ratio, sizes_of
 from biasfree.dynamics._field import Kind, Problem, Steepness, Weights, margin_power
+from biasfree.dynamics._float64 import LARGEST_EXPONENT, SMALLEST
 from biasfree.dynamics._level import End, energy_until, meeting, way_to_level
 from biasfree.dynamics._one_step import Steps
 from biasfree.dynamics._shared_pull import shared_or_plain
@@ -32,7 +33,7 @@ _RISE, _FALL = 1.25, 0.95
 # factor 4) and at most by 0.4, where explicit steps are still stable.
 _MARGIN_FRACTION, _LARGEST_FRACTION = 0.02, 1.6
 _REFRESH = 8  # accepted steps between evaluations of the margins' gradient: it costs one and changes by a few percent
-_SHORTEST = 1e-300  # where the stiffness is infinite or no number: error control decides
+_SHORTEST = SMALLEST  # where the stiffness is infinite or no number: error control decides
 _FAR, _UNSURE = 2.0, 1.15  # times a loss level, and times the energy that is known: from then on the loss is looked at
 _STRETCH = 1.1  # of a step that lands: its error grows by less than what _SAFETY leaves
 _ROUNDING = 1e-10  # a step so near, relatively, to another length is that length
@@ -239,8 +240,9 @@ class Stepper:
         control = self._control
         if not math.isfinite(control.stop_log_loss) or self._kind.clock == "loss" or self._problem.weight_decay > 0:
             return math.isfinite(control.stop_log_loss)
-        left = math.exp(min(control.initial_log_loss, 700.0)) - _UNSURE * (state.energy + trial.energy)
-        return not left > _FAR * math.exp(min(control.stop_log_loss, 700.0)) or state.accepted % _REFRESH == 0
+        left = math.exp(min(control.initial_log_loss, LARGEST_EXPONENT)) - _UNSURE * (state.energy + trial.energy)
+        level = math.exp(min(control.stop_log_loss, LARGEST_EXPONENT))
+        return not left > _FAR * level or state.accepted % _REFRESH == 0
 
     def _seen_crossings(self, state: State, trial: _Trial) -> tuple[Active, Active, bool]:
         """The activations, which of them changed, and whether any changed straight back; not after large steps."""
@@ -306,7 +308,7 @@ class Stepper:
             return self._control.smallest_step
         steepness = self._steepness.at(self._sizes_at(flat).layers)
         if self._kind.clock == "loss":
-            bend = len(self._layers.shapes) * math.sqrt(power / max(float(flat @ flat), 1e-300))
+            bend = len(self._layers.shapes) * math.sqrt(power / max(float(flat @ flat), SMALLEST))
             steepness = min(steepness, 4 * power + bend)
         if steepness == 0:
             return math.inf

@@ -32,11 +32,12 @@ from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, basis, on_cur
 from biasfree.dynamics.exact._sliding import ON_A_LINE, held_by
 from biasfree.dynamics.exact._ways import Ways
 
-_UNFELT = 0.01  # part of its tolerance that crossings may move a row by in a step and not be felt
-_FELT = 0.3  # part of a step's tolerance that the first-order change of other rows may have
-_WORTH = 0.25  # part of what is left of a step that must be gained
-_TRIES = 3  # ends of the step that are tried
-_SHORTEST = 0.2  # part of what lies beyond the first event that a second try keeps at least
+_UNFELT = 0.01  # part of its tolerance that crossings may move a row by in a step and not be felt; chosen, far below 1
+_FELT = 0.3  # part of a step's tolerance that the first-order change of other rows may have; as a step's SAFETY
+_WORTH = 0.25  # part of what is left of a step that must be gained; chosen: a try costs about a step
+_TRIES = 3  # ends of the step that are tried; chosen
+_SHORTEST = 0.2  # part of what lies beyond the first event that a second try keeps at least; chosen
+_CAREFUL = 0.9  # of the length at which the error would be as large as it may be; chosen, as usual
 _GAUSS, _GAUSS_WEIGHTS = 0.5 * np.array(np.polynomial.legendre.leggauss(5)) + np.array([[0.5], [0.0]])  # on [0, 1]
 _NOT_GIVEN = np.zeros((0, 0, 0))
 
@@ -193,7 +194,7 @@ def _gone(
         ratio, added, energy = _felt(step, ways, begin, end, (lin, even), given, limits)
         if ratio <= 1:
             return ways, end, added, energy, given, decided
-        end = begin + (end - begin) * max(_SHORTEST, 0.9 * ratio ** (-1 / 3))
+        end = begin + (end - begin) * max(_SHORTEST, _CAREFUL * ratio ** (-1 / 3))
     return None, end, step.curve[0], 0.0, given, decided
 
 

@@ -27,9 +27,9 @@ from biasfree.native import address, structure
 
 _OWN = structure("Own", "p root size faded unkept lost doubt d most decay made began seen")
 _ROUNDS = 5e-16  # as in C: what steps do to a row
-_BEARS = 10.0  # times rtol, what a row may lose before its neurons go by themselves
+_BEARS = 10.0  # times rtol, what a row may lose before its neurons go by themselves; chosen, below the guard's
 _UNKEPT = 3  # row of a table
-_SAME = 1e-6  # relative difference between the balances of neurons that are one
+_SAME = 1e-6  # relative difference between the balances of neurons that are one; chosen, far above rounding
 
 
 class Own(NamedTuple):

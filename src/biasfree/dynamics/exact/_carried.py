@@ -22,16 +22,19 @@ from biasfree.dynamics.exact._still import still
 from biasfree.dynamics.exact._ways import Happening
 from biasfree.native import address
 
-_MANY_SIDES = 20_000  # lines × neurons from which riders are worth having
-_UNMOVED = 0.1  # part of rtol by which a group's event may move a rider
+_MANY_SIDES = 20_000  # lines × neurons from which riders are worth having; chosen
+_UNMOVED = 0.1  # part of rtol by which a group's event may move a rider; chosen, small beside rtol
 _PARALLEL = 0.1  # part of rtol that merging may cost: neurons √(rtol/10) apart change their part of the output by that
 _APART = 0.4  # part of rtol at which the squared differences within a group have outgrown it: twice the angle above
-_SOON = 0.05  # part of a step that a group may take to cross a line
-_BEARS = 0.1  # part of a group's largest angle that lines may drive its neurons apart
-_HOPE = 1.0  # times that angle, how far rows may be apart of which neurons may merge
-_PARTS = 8  # groups that one is parted into
-_VANISHES = 1e-280  # far below anything that could grow again in a run
-_DEAD = 3e-4  # part of rtol at which an even part is gone
+_SOON = 0.05  # part of a step that a group may take to cross a line; chosen: else its neurons cross one by one
+_BEARS = 0.1  # part of a group's largest angle that lines may drive its neurons apart; chosen, small beside it
+_HOPE = 1.0  # times that angle, how far rows may be apart of which neurons may merge; chosen
+_PARTS = 8  # groups that one is parted into; chosen: what is too large still is parted again
+# Bits of a mark, and of a whole number that float64 has exactly, less one for its sign. Bound: n marks add up to less
+# than 2^52; two patterns of the same marks' sum by chance are one in 2^40, or fewer bits where there are many lines.
+_MARK_BITS, _WHOLE_BITS = 40, 52
+_VANISHES = 1e-280  # bound: products of two such are no numbers any more; as VANISHED in native/light.c
+_DEAD = 3e-4  # part of rtol at which an even part is gone; chosen: a thousand such steps change less than rtol
 
 
 class Noted(NamedTuple):
@@ -406,7 +409,7 @@ def _keys(pattern: Pattern) -> np.ndarray:
 @functools.cache
 def _marks(count: int) -> Float[np.ndarray, "2 count+1"]:
     """Whole numbers by which patterns are distinguished, so small that sums of them are exact in any order."""
-    largest = 2 ** min(40, 52 - (count + 1).bit_length())
+    largest = 2 ** min(_MARK_BITS, _WHOLE_BITS - (count + 1).bit_length())
     return np.random.default_rng(0).integers(1, largest, size=(2, count + 1)).astype(float)
 
 

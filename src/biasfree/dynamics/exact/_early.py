@@ -26,7 +26,12 @@ from biasfree import losses
 from biasfree.lines import Lines
 from biasfree.switching import Runner, Segments, SeveralRunner, Switches
 
+# Part of rtol that the phase may cost in all: docs/exact.md counts it among what limits the accuracy. And the stretch,
+# in units of 1/ρ, below which the phase ends; chosen: halving the budget shortens a stretch by ln 2/2ρ = 0.35/ρ, so
+# that only a stretch or two are lost, which steps then take.
 _BUDGET, _SHORT = 0.2, 0.25
+_BY_LOSS = 0.5  # of the budget, on the loss clock; chosen: L, by which velocities are divided, changes there too
+_SPENT = 0.5  # chosen: of what is left of the budget, for a stretch; the sum of all stays below it
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ def early_phase(
         runner = Runner(grouped.directions[kept], one[1], one[0], neurons[:, :-1], neurons[:, -1])
     else:
         runner = SeveralRunner(grouped.directions[kept], strength[kept], drift, neurons[:, :dim], neurons[:, dim:])
-    left = _BUDGET * rtol * (0.5 if scale != 1 else 1.0)
+    left = _BUDGET * rtol * (_BY_LOSS if scale != 1 else 1.0)
     curvature = losses.get(loss).curvature * power / scale
     time = 0.0
     while time < until:
@@ -130,7 +135,7 @@ def early_phase(
             parts = [np.log(power) + sizes + 2 * rate * elapsed for rate, power in runner.modes.powers()]
         # In logarithms: N of a start of 1e-200 is no number.
         log_rate = math.log(0.5 * curvature) + float(np.logaddexp.reduce(np.ravel(parts))) - math.log(2 * fastest)
-        stretch = float(np.logaddexp(0.0, math.log(0.5 * left) - log_rate)) / (2 * fastest)
+        stretch = float(np.logaddexp(0.0, math.log(_SPENT * left) - log_rate)) / (2 * fastest)
         if stretch < _SHORT / fastest:
             break
         stretch = min(stretch, until - time)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from biasfree.dynamics._float64 import NEVER, TIME_RESOLUTION
 from biasfree.dynamics.exact._arrays import Desk, Pattern, Sought
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._kernels import BLUR, log_levels, quiet, real, scan
@@ -30,6 +31,11 @@ from biasfree.dynamics.exact._sliding import leaving_zero, resting
 
 _ROOM = 256  # crossings of one arc that there is room for at least
 _TOGETHER = 1e-12  # part of an arc within which one row meets several lines at once
+_SHAPES = 32  # chosen: room for so many shapes is kept; results do not depend on it, what is made anew does
+_MORE_ROOM = 8  # chosen: times the room where it was not enough; few searches until it is, and results are the same
+_BELOW = 2e-15  # bound: 9 ε of ln L, what rounding makes of it when the same rows are found once more from the time
+_FIRST_WIDTH = 1e-9  # chosen: of the time, where a level is first looked for; the result is found by bisection
+_WIDER = 4  # chosen: times the width from one look to the next; likewise
 _NOBODY = np.zeros((0, 2), dtype=np.int64)
 
 
@@ -37,8 +43,8 @@ class _Rooms(threading.local):
     """Room that is used again for every step of one shape, by one thread; nothing of it is kept."""
 
     def __init__(self) -> None:
-        self.sought = functools.lru_cache(maxsize=32)(Sought.room)
-        self.desk = functools.lru_cache(maxsize=32)(Desk.room)
+        self.sought = functools.lru_cache(maxsize=_SHAPES)(Sought.room)
+        self.desk = functools.lru_cache(maxsize=_SHAPES)(Desk.room)
 
 
 _ROOMS = _Rooms()
@@ -120,7 +126,7 @@ def search(
         count, sought = scanned(curve, data, pattern, level, radius, slack)
         near.append(sought.met[:count, :2].astype(np.int64))
         events = happenings(curve, count, sought, data, pattern)
-        beyond = max(beyond, farthest(sought, events[0].time if events else 2.0))
+        beyond = max(beyond, farthest(sought, events[0].time if events else NEVER))
         if events:
             begin, end = float(arcs.begins[number]), float(arcs.ends[number])
             first = events[0]._replace(time=begin + events[0].time * (end - begin))
@@ -167,7 +173,7 @@ def scanned(
             return 0, sought
         if count < room:
             return real(curve, 1.0, count, data, pattern, desk, sought, slack), sought
-        room *= 8  # there may be more than there is room for
+        room *= _MORE_ROOM  # there may be more than there is room for
 
 
 def happenings(
@@ -222,15 +228,15 @@ def polished(
 
     def above(t: float) -> bool:
         # Below it by rounding, so that the same rows, found once more from the time, are too.
-        return float(log_levels(rows(t)[None], active, data)[0]) > level - 2e-15 * abs(level)
+        return float(log_levels(rows(t)[None], active, data)[0]) > level - _BELOW * abs(level)
 
-    width = 1e-9 * time
+    width = _FIRST_WIDTH * time
     low, high = max(time - width, 0.0), min(time, until)
     while above(high) and high < until:
-        low, high, width = high, min(high + width, until), 4 * width
+        low, high, width = high, min(high + width, until), _WIDER * width
     while not above(low) and low > 0.0:
-        low, width = max(low - width, 0.0), 4 * width
-    return halved(lambda t: not above(t), low, high, 1e-15 * high)
+        low, width = max(low - width, 0.0), _WIDER * width
+    return halved(lambda t: not above(t), low, high, TIME_RESOLUTION * high)
 
 
 def halved(is_past: Callable[[float], bool], low: float, high: float, width: float) -> float:
@@ -244,12 +250,12 @@ def halved(is_past: Callable[[float], bool], low: float, high: float, width: flo
 
 
 def _drawn(curve: np.ndarray, data: Data, pattern: Pattern, until: float) -> tuple[int, float]:
-    """The first row at rest at w = 0 that something draws away, and when, x ≤ ``until``; 2 if none is.
+    """The first row at rest at w = 0 that something draws away, and when, x ≤ ``until``; NEVER if none is.
 
     Rows rest rarely. Whether one still does is a matter of the whole rule at w = 0, so that it is asked once an arc,
     and the time found by bisection.
     """
-    first = (-1, 2.0)
+    first = (-1, NEVER)
     if not (pattern.span == data.directions.shape[1]).any():
         return first
     rows = resting(pattern, data.directions.shape[1]).tolist()

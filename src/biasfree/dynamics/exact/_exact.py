@@ -19,7 +19,7 @@ from biasfree.dynamics.exact._state import State
 from biasfree.lines import Lines, lines
 from biasfree.switching import WORK, Switches
 
-_UNRESOLVED = -1e9  # ln L beyond which float64 does not tell margins apart
+_UNRESOLVED = -1e9  # bound: beyond this ln L margins are known to 1e-7 at best, and e^margin to no digit
 # What pieces, events and multiplications cost, in units of ``dynamics._work``: fitted to 44 runs of wide problems.
 _PIECE, _PIECES = 2000.0, {How.BETWEEN_EVENTS: 800.0, How.EXPONENTIAL: 5000.0, How.LANCZOS: 5000.0}
 _EVENT, _DECIDED, _PRODUCT, _ALGEBRA = 400.0, 1000.0, 0.006, 3e-5

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from biasfree.dynamics import _status
+from biasfree.dynamics._float64 import NEVER, SMALLEST, TIME_RESOLUTION
 from biasfree.dynamics._pieces import How, Piece, Point
 from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._alone import Joined, join
@@ -21,14 +22,14 @@ from biasfree.dynamics.exact._travel import Wanted, travel
 _MERGE_EVERY, _MERGE_SOON, _MERGE_LATER = 25, 4, 50  # steps between looks for parallel neurons: a look costs a few
 _MERGE_SMALL = 60  # and where a step is a matter of microseconds: there a look costs thirty (measured)
 _WORTH_MERGING = 1 / 4  # of the groups that merging must save there: it costs a hundred steps
-_MERGE_SELDOM = 400  # and at most where groups have been parted
+_MERGE_SELDOM = 400  # and at most where groups have been parted; chosen: cost alone
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
-_WATCH = 8  # steps between looks whether decay has made a row vanish
-_TOGETHER = 64  # steps taken at once there
+_WATCH = 8  # steps between looks whether decay has made a row vanish; chosen: cost alone
+_TOGETHER = 64  # steps taken at once there; chosen: cost alone
 _STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which others are asked (``_rest``)
-_MOST_SKIPPED = 64  # steps after which it is tried again to take crossings together, where that failed before
-_AT_ONCE = 100_000  # numbers of networks that are made at once of a piece
-_FIRST = 0.05  # of the time in which the start would move by its own size, the first step
+_MOST_SKIPPED = 64  # steps after which crossings are tried together again where that failed; chosen: cost alone
+_AT_ONCE = 100_000  # numbers of networks that are made at once of a piece; chosen: memory
+_FIRST = 0.05  # of the time in which the start would move by its own size, the first step; chosen: its error decides
 
 
 class Explicit:
@@ -43,7 +44,7 @@ class Explicit:
         left = state.plan.until - state.time
         state.pace.long = left if math.isfinite(left) else 1.0
         if state.speed > 0:
-            state.pace.long = min(_FIRST * state.size / state.speed, state.pace.long) or 1e-300
+            state.pace.long = min(_FIRST * state.size / state.speed, state.pace.long) or SMALLEST
 
     def advance(self, until: float) -> Piece:
         """Steps until something happens, and what follows from it."""
@@ -168,7 +169,7 @@ class Explicit:
         else:
             crossings = real(curve, 1.0, crossings, now.data, now.pattern, desk, sought, slack)
         events = happenings(curve, crossings, sought, now.data, now.pattern)
-        state.inadmissible = max(state.inadmissible, farthest(sought, events[0].time if events else 2.0))
+        state.inadmissible = max(state.inadmissible, farthest(sought, events[0].time if events else NEVER))
         return events, Crossings(sought.met[:crossings, :2].astype(np.int64), sought.met[:crossings, 2].copy())
 
     def _limits(self) -> Limits:
@@ -255,7 +256,7 @@ class Explicit:
 
 def _unresolved(time: float) -> float:
     """Steps so small that float64 does not add them to the time."""
-    return 1e-15 * time + 1e-300
+    return TIME_RESOLUTION * time + SMALLEST
 
 
 def _later(began: float, arrival: float, until: float) -> float:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from biasfree.dynamics._float64 import TIME_RESOLUTION
 from biasfree.dynamics.exact._arrays import Form, Limits, Pattern, Trial
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Event, happenings, room_for
@@ -23,9 +24,9 @@ from biasfree.dynamics.exact._travel import KINDS
 from biasfree.dynamics.exact._ways import Arc, Happening, Ways, of_arcs, together
 from biasfree.native import address, structure
 
-_MOST = 40  # arcs of a row in a step
-_STEPS = 8  # of a row alone, in one call
-_ROOM, _ROOM_EACH = 64, 4  # for arcs, in one call: for all, and for each row
+_MOST = 40  # arcs of a row in a step; chosen: cost alone
+_STEPS = 8  # of a row alone, in one call; chosen: cost alone
+_ROOM, _ROOM_EACH = 64, 4  # for arcs, in one call: for all, and for each row; chosen: it grows if it is full
 _APART = np.array([[0.0], [1.0]])  # spread and share of its passive rows: who is near is known from the step of all
 _NO_MATRIX = np.zeros((0, 0))
 _SEVERAL = -2  # lines met at once
@@ -169,7 +170,7 @@ def _alone(
         if events:
             pattern, happened = decide(z, pattern, here, 0, events[0].lines)
             happenings_so_far += [Happening(x, h, line, kind) for line, kind in happened]
-        going = Going(left, 1e-15 * left, np.inf, min(wanted, left), 0.0, 0, _STEPS, energy, -np.inf)
+        going = Going(left, TIME_RESOLUTION * left, np.inf, min(wanted, left), 0.0, 0, _STEPS, energy, -np.inf)
         marched, events = _marched(z, going, here, pattern, limits, trial)
         if marched.steps == 0 or pattern.span[0] == dim or len(arcs) > _MOST:
             return arcs, happenings_so_far, x

@@ -30,11 +30,11 @@ from biasfree.dynamics.exact._methods import basis
 from biasfree.native import address, structure
 
 _POINTS, _POINTS_BY_LINES = 16, 4  # parts of a step: where a form makes velocities cheap, and where all lines make them
-_FINER = 4  # times as many, where these are not enough and so many would be
-_OFF = 0.3  # part of its tolerance by which a row may be off for the points, as they say themselves
-_AGAIN = 4  # times that a step is gone through with more crossings, where these have led to others
+_FINER = 4  # times as many, where these are not enough and so many would be; chosen: cost alone
+_OFF = 0.3  # part of its tolerance by which a row may be off for the points, as they say themselves; as a step's SAFETY
+_AGAIN = 4  # times that a step is gone through with more crossings, where these have led to others; chosen: cost alone
 _MOST_OUTPUTS = 64  # as in native/engine.h
-_LARGEST = 2_000_000  # numbers to work with, 16 MB
+_LARGEST = 2_000_000  # numbers to work with, 16 MB; chosen: memory
 
 _PASSING = structure(
     "Passing",

@@ -46,14 +46,14 @@ from biasfree.dynamics.exact._phis import FACTORIALS, phis
 from biasfree.native import WHOLE, address, room, structure
 
 ORDER = 8  # of a step: its error's estimate is a term in h^8
-_GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow
+_GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow; chosen: errors grow by e³ = 20
 # Growth of a light row over an arc that eight points follow, in e-folds, and how far they are off then (by its eighth
 # power).
 _LIGHT_GROWTH, _LIGHT_OFF = 2.0, 5e-7
-_STRETCHES = 300  # of one step at most
-_NEARLY = 1 - 1e-9  # of the way to where an arc ends anyway
-_GROWS = 0.1  # growth, in e-folds until the end, that still counts as none
-_OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one
+_STRETCHES = 300  # of one step at most; chosen: cost alone
+_NEARLY = 1 - 1e-9  # of the way to where an arc ends anyway; bound: far above rounding, far below any rtol
+_GROWS = 0.1  # growth, in e-folds until the end, that still counts as none; chosen
+_OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one; chosen: no to and fro
 _NEWTON_TURNS = 12  # of Newton's method: from far away it comes near slowly, and then in two or three
 _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
 # Values at the nodes → means up to each of them.

@@ -28,7 +28,7 @@ from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.native import WHOLE, address
 
-_MANY, _FEW = 5000, 300  # neurons left, and groups, from which every other neuron stays by itself
+_MANY, _FEW = 5000, 300  # neurons left, and groups, from which every other neuron stays by itself; chosen: cost alone
 _NO = np.zeros(0, dtype=int)
 
 

@@ -24,12 +24,12 @@ from biasfree.dynamics.exact._methods import NODES
 from biasfree.dynamics.exact._narrow import Narrow, narrowed
 from biasfree.native import address, room, structure
 
-LARGEST = 1000  # unknowns up to which J is formed
-SETTLED = 0.1  # part of the tolerance that further turns may change
-_FLAT = 1e-12  # rates below this part of the largest are what rounding makes of zero
+LARGEST = 1000  # unknowns up to which J is formed; chosen: its eigenvectors take a second there
+SETTLED = 0.1  # part of the tolerance that further turns may change; chosen, small beside it
+_FLAT = 1e-12  # bound: rates below this part of the largest are what rounding makes of zero, in matrices of thousands
 _EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
 _EIGEN = 9.0  # times its size cubed, the multiplications that all eigenvectors of a symmetric matrix take
-_TURNS = 6  # of the iteration at most
+_TURNS = 6  # of the iteration at most; chosen: one that needs more is cheaper as a shorter step
 # Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
 # lies beyond degree 7 is less. Monomials themselves would take rounding, or a fast direction not quite at rest, for
 # an error.

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-_ASTRAY = 3.0  # times the change before: far from the way the first turns may be longer, one after the other
+_ASTRAY = 3.0  # times the change before; chosen: far from the way the first turns may be longer, one after the other
 
 
 def solved(

@@ -15,21 +15,44 @@ from biasfree.dynamics.exact._modes import LARGEST, Frame
 from biasfree.dynamics.exact._narrow import narrow_columns
 from biasfree.dynamics.exact._state import State, View
 
-_STIFF = 12  # steps held by stability after which exponential steps are tried
+# Steps held by stability after which exponential steps are tried. Chosen: few beside the 25 that one costs; costs
+# depend on it, results only within rtol.
+_STIFF = 12
 _WORTH, _COSTLY = 25.0, 150.0  # explicit steps that an exponential one costs, and unknowns that double it (measured)
 # Unknowns with which Newton's method doubles the cost of an exponential step (25 times as dear with 100, measured on
 # the six points), and with which it is given up: it solves systems of seven times as many.
 _SOLVED, _MOST_SOLVED = 20.0, 100
 _LOOK = 8  # steps between looks whether the network is slow
-_LATER = 200  # explicit steps and events after exponential ones were not worth it
-_ERROR = 0.03  # part of rtol for exponential steps, which are few and long
-_LIGHT = 1e-3  # part of rtol of the squared weights below which a row is a light one
-_TRIES = 8  # lengths tried before the step is given up
-_SHRINK = 0.3  # most that a step which failed is shortened by
-_LONGER = 5.0  # most that a step may be longer than the one before
-_SLOW = 2e-4  # of its size, what the network moves in a step where rest is looked for
-_SEEMING = 20  # events in a row of which nothing follows, each at the cost of a step that led nowhere
-_REACH = 300.0  # explicit steps that a linearisation may go where J is not known as a whole
+# Explicit steps and events after exponential ones were not worth it. Bound on cost: a try costs some 25 explicit steps
+# (_WORTH), so that tries in vain take an eighth of the whole.
+_LATER = 200
+# Part of rtol for exponential steps, which are few and long. Chosen: a tenth of what an explicit step may spend
+# (``_state.SAFETY``); at order 8 that makes steps a quarter shorter.
+_ERROR = 0.03
+# Part of rtol of the squared weights below which a row is a light one. Bound: outputs are quadratic in a row, so that
+# one which J leaves out changes them by rtol/1000 of their largest part.
+_LIGHT = 1e-3
+_TRIES = 8  # lengths tried before the step is given up; chosen: _SHRINK⁸ is 7e-5
+# Most that a step which failed is shortened by, as a factor, and the part taken of the length that the error allows.
+# Chosen, as usual for steps of any method: costs depend on them, errors are checked anyway.
+_SHRINK, _CAREFUL = 0.3, 0.9
+# Most that a step may be longer than the one before; chosen likewise. The error below which it holds is
+# (0.9/5)^8 = 1e-6, so that the least one, there against 0 to a negative power, changes nothing.
+_LONGER, _LEAST_ERROR = 5.0, 1e-9
+# Of its size, what the network moves in a step where rest is looked for. Chosen: whether it rests is decided by
+# ``LateStep.rests``; this says when it is worth asking. As SLOW in native/travel.c.
+_SLOW = 2e-4
+# Events in a row of which nothing follows, each at the cost of a step that led nowhere. Chosen: costs depend on it,
+# results only within rtol.
+_SEEMING = 20
+# Explicit steps that a linearisation may go where J is not known as a whole. Chosen: Lanczos' method needs some √(‖H‖T)
+# directions for a time T, 30 for so many steps at ‖H‖h = 3.
+_REACH = 300.0
+# Steps until rest is looked for again where it was not found: so many, and one for so many so far. Bound on cost: looks
+# are at most a tenth of all steps, and a geometric series of them.
+_LOOK_AGAIN, _LOOK_PART = 5, 10
+_ENDLESS = 10  # chosen: times the time so far, what a run without an end must rest for
+_FIRST_LENGTH = 2  # chosen: times the least length that is worth it, the first that is tried; the error decides
 _AT_ONCE = 64  # times for which a way is computed together
 _RESTED = 1e-3  # part of rtol by which a network at rest still moves
 
@@ -114,9 +137,9 @@ class Late:
         """The rest of the run, by the linearised flow, if the network hardly moves any more and nothing grows."""
         state, plan = self.state, self.state.plan
         began, energy = state.time, state.energy
-        self._next_look = state.pace.accepted + 5 + state.pace.accepted // 10
+        self._next_look = state.pace.accepted + _LOOK_AGAIN + state.pace.accepted // _LOOK_PART
         left = until - began
-        horizon = left if math.isfinite(left) else 10 * max(began, 1.0)
+        horizon = left if math.isfinite(left) else _ENDLESS * max(began, 1.0)
         # A loss level must be seen when it is passed, not jumped over.
         waits = plan.stop.level > -math.inf and not plan.stop.converged
         if waits and math.isfinite(self._worth()):
@@ -190,7 +213,8 @@ class Late:
             state.moved()
             self._give_up()
             return None
-        self._going, self._length = True, step.length * min(_LONGER, 0.9 * max(error, 1e-9) ** (-1 / ORDER))
+        longer = min(_LONGER, _CAREFUL * max(error, _LEAST_ERROR) ** (-1 / ORDER))
+        self._going, self._length = True, step.length * longer
         state.inadmissible = max(state.inadmissible, beyond)
         view, arrival = state.view(), step.reaches if event is None else event.time
         if event is not None and event.kind == "level":
@@ -253,14 +277,14 @@ class Late:
     def _fitted(self, step: LateStep, least: float, left: float) -> float:
         """Set the step's length, between ``least`` and ``left``; its error."""
         pace, rtol = self.state.pace, _ERROR * self.state.plan.rtol
-        length, error = self._length if self._going else 2 * least, math.inf
+        length, error = self._length if self._going else _FIRST_LENGTH * least, math.inf
         for _ in range(_TRIES):
             length = min(length, step.longest(), left)
             error = step.try_length(length, rtol, self._atol, solve=length >= self._solved_from(step) * pace.long)
             if error <= 1 or length <= least:
                 break
             pace.rejected += 1
-            length = max(least, length * max(_SHRINK, 0.9 * error ** (-1 / ORDER)))
+            length = max(least, length * max(_SHRINK, _CAREFUL * error ** (-1 / ORDER)))
         pace.evaluations += step.modes.evaluations
         pace.algebra += step.modes.algebra
         return error

@@ -22,9 +22,9 @@ from jaxtyping import Bool, Float, Int
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._lengths import lengths
 
-LIGHT = 1e-2  # share of the squared weights that may ride
+LIGHT = 1e-2  # share of the squared weights that may ride; chosen: cost depends on it, who may ride is asked of each
 UNFELT = 0.03  # part of rtol‖c‖ that a pull may be and not be felt: a thirtieth of what a step may be off by
-_ENTRIES = 2_000_000  # lines × neurons looked at together, 16 MB
+_ENTRIES = 2_000_000  # lines × neurons looked at together, 16 MB; chosen: memory
 
 
 def felt_lines(

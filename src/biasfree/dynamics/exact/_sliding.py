@@ -19,9 +19,9 @@ from biasfree.dynamics.exact._kernels import ROUNDING
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.switching import Settled, from_zero, settle, still_rests
 
-ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line
+ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line; bound: sums of a thousand terms round to 1e-13
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
-_DEPENDENT = 1e-9  # singular value of some directions below which they do not span one more
+_DEPENDENT = 1e-9  # singular value of directions that do not span one more; chosen between rounding and any real angle
 _BRIEF = 0.05  # of the time in which a row moves by its own size, what a group may take to cross a line as one
 
 

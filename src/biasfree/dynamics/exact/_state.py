@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from biasfree.dynamics import _status
+from biasfree.dynamics._float64 import LARGEST_EXPONENT
 from biasfree.dynamics._pieces import Point
 from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
@@ -24,13 +25,18 @@ from biasfree.dynamics.exact._pace import Pace
 from biasfree.dynamics.exact._travel import Travelled
 from biasfree.switching import Switches
 
-SAFETY = 0.3  # part of rtol that a step may spend
+# Part of rtol that a step may spend. Chosen: a run's error is that of all its steps; a smaller part costs steps, and
+# docs/exact.md says what runs are off by with this one.
+SAFETY = 0.3
 _ABSOLUTE = 1e-290  # every row is judged by its own size: one that is negligible now may be the one that grows
 _OVERHEAD = 12_000  # multiplications that cost as much as a step's bookkeeping (measured)
-_STEPS = 8  # taken together at most
+_STEPS = 8  # taken together at most; chosen: results do not depend on it, calls and room do
 _ENTRIES, _PRODUCTS = 200_000, 5_000_000  # kept of them, and multiplied in one evaluation of all, at most: Ctrl-C waits
 _DIRECT = 1_500  # multiplications in the velocity of all rows up to which every event may cut a step of all of them
-_FLOOD = 1000  # events without a step of time among them after which the flow is stuck
+# Events without a step of time among them after which the flow is stuck: so many, and so many for each active row.
+# Chosen: rows may all meet a few lines at one moment, and a flow that is stuck must say so within seconds.
+_FLOOD, _FLOOD_EACH = 1000, 4
+_NO_TIME = 1e-14  # bound: 45 ε of the time; a step so short is as good as none
 _MOST_EVENTS = 1_000_000  # rows of the table of events up to which every neuron of a group is named
 
 
@@ -95,7 +101,7 @@ class State:
         self.noted: list[tuple[float, Noted]] = []
         # Errors of the energy are judged against the first loss; on the loss clock it is ln L that falls by it.
         if plan.clock == "time":
-            self.limits = self.limits._replace(energy=math.exp(min(self.level, 700.0)))
+            self.limits = self.limits._replace(energy=math.exp(min(self.level, LARGEST_EXPONENT)))
         self.moved()
 
     def restart(self, data: Data) -> None:
@@ -199,10 +205,10 @@ class State:
         if event.kind == "level":
             return _status.at_level(self.plan.axis, self.time)
         self.note(self.time, self.carried.decide(event.row, event.lines))
-        self._flood = self._flood + 1 if self.time <= began * (1 + 1e-14) else 0
+        self._flood = self._flood + 1 if self.time <= began * (1 + _NO_TIME) else 0
         self.pace.met_event(self.time - self.last_event)
         self.last_event = self.time
-        if self._flood > _FLOOD + 4 * self.carried.active:
+        if self._flood > _FLOOD + _FLOOD_EACH * self.carried.active:
             return _status.flooded(self.plan.axis, self.time)
         return None
 

@@ -7,7 +7,7 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._riders import chunks
 from biasfree.dynamics.exact._sliding import ON_A_LINE
 
-_FEW_SAMPLES = 64  # by which it is first looked whether a neuron is active on any
+_FEW_SAMPLES = 64  # by which it is first looked whether a neuron is active on any; chosen: cost alone
 
 
 def still(neurons: Float[np.ndarray, "width columns"], data: Data) -> Int[np.ndarray, "still"]:

@@ -19,9 +19,9 @@ from biasfree.dynamics.exact._march import apart_in_c
 from biasfree.dynamics.exact._pace import Pace
 from biasfree.native import address, structure
 
-_CROSSINGS = 512  # of one step that there is room for: where there are more, others decide
-_EVENTS = 2048  # of one course that there is room for
-_OVERHEAD = 2_000  # multiplications that cost as much as what a step costs besides them
+_CROSSINGS = 512  # of one step that there is room for; chosen: where there are more, others decide
+_EVENTS = 2048  # of one course that there is room for; chosen: a course ends when it is full
+_OVERHEAD = 2_000  # multiplications that cost as much as what a step costs besides them (measured)
 KINDS = np.array(["cross", "slide", "leave", "branch"])  # of events, as C numbers them
 _NOT_PLAIN, _AT_ZERO = 1, 3  # why a course ended: before what is not decided in C, or where a row is at w = 0
 _COURSE = structure(

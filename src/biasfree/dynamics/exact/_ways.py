@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from biasfree.dynamics._float64 import SMALLEST
 from biasfree.dynamics.exact._arrays import Pattern
 from biasfree.dynamics.exact._methods import basis, on_curve
 
@@ -107,7 +108,7 @@ class Ways(NamedTuple):
 
     def _part(self, x: np.ndarray, arcs: np.ndarray) -> np.ndarray:
         """How much of an arc's curve is gone at x; arcs may be so short that rounding leaves nothing of them."""
-        return np.clip((x - self.begin[arcs]) / np.maximum(self.reach[arcs] - self.begin[arcs], 1e-300), 0.0, 1.0)
+        return np.clip((x - self.begin[arcs]) / np.maximum(self.reach[arcs] - self.begin[arcs], SMALLEST), 0.0, 1.0)
 
     def before(self, end: float) -> "Ways":
         """Those that begin before an x."""
