@@ -349,15 +349,15 @@ class TestSplitting:
     def test_repelling_lines(self, ahead: float, splits: bool) -> None:
         carried = self.carried(ahead)
         assert carried.active == 1
-        before = carried.neurons()
+        before = carried.groups.restored(carried.z)
         carried.z[0, 0] -= 1.05e-4 * np.sqrt(2)  # the group's middle comes onto the line
-        middle = carried.neurons()
+        middle = carried.groups.restored(carried.z)
         line = int(np.argmax(np.abs(carried.data.directions[:, 0])))
         found = carried.pulls()
         assert float(carried.z[0, 2:] @ found.q[:, line]) > 0  # repelling
         assert carried.split(np.array([[0, line]]), carried.radius(), 10.0) is splits
         assert carried.active == (2 if splits else 1)
-        np.testing.assert_allclose(carried.neurons(), middle, atol=1e-15)
+        np.testing.assert_allclose(carried.groups.restored(carried.z), middle, atol=1e-15)
         assert np.abs(before - middle).max() > 1e-5
         if splits:
             np.testing.assert_array_equal(carried.pattern.side[:, line], np.sign(middle[:, 0]))
@@ -542,3 +542,14 @@ class TestStartsOnALine:
         assert set(run.events.kinds) == {"branch"}
         assert not run.events.times.any()
         assert "not unique" in run.status.message
+
+
+def test_a_table_of_events_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, data = bf.Network.init([2, 1, 1], 0.0, 0.1, 0), bf.datasets.six_points()
+    start = bf.Network([np.repeat(one.weights[0], 30, axis=0), np.repeat(one.weights[1], 30, axis=1)], 0.0)
+    every = bf.gradient_flow(start, data, until=30.0, method="exact")
+    monkeypatch.setattr("biasfree.dynamics.exact._state._MOST_EVENTS", 5)
+    one_each = bf.gradient_flow(start, data, until=30.0, method="exact")
+    assert len(every.events) == 30 * len(one_each.events) > 0
+    assert "one neuron of each group" in one_each.status.message
+    assert "one neuron of each group" not in every.status.message

@@ -108,10 +108,7 @@ class Adaptive:
         if leap is None:
             return None
         end = self._end_of(time, leap.duration)
-        self._leapt = (
-            f"The early phase from {self._plan.axis} = {time:.6g} to {end:.6g} is in closed form, with "
-            f"{leap.switches} switches."
-        )
+        self._leapt = _status.leapt(self._plan.axis, time, end, leap.switches)
         return self._jump(state, end, leap.at, leap.duration)
 
     def _rest(self, state: _stepper.State) -> Piece | None:
@@ -133,7 +130,7 @@ class Adaptive:
             after = math.nextafter(time, math.inf)
             return Piece(time, after, lambda _: point, How.COMING_TO_REST, accepted=0, ended=_status.converged(time))
         if coming.final:
-            self._rested = f"It was coming to rest, in closed form, from t = {coming.since:.6g} on."
+            self._rested = _status.came_to_rest(coming.since)
         return self._jump(state, self._end_of(time, coming.duration), at, coming.duration, How.COMING_TO_REST)
 
     def _end_of(self, time: float, duration: float) -> float:
@@ -181,11 +178,7 @@ class Adaptive:
         """On what was in closed form, and on chattering."""
         counts, chatter = self.counts(), ""
         if counts.chattered:
-            chatter = (
-                f"It chattered: in {counts.chattered} of {counts.accepted} steps, the smallest of them "
-                f"{counts.chatter_step:.3g}, neurons crossed an activation boundary straight back; where they slide "
-                "along it, they are followed to about such a step only."
-            )
+            chatter = _status.chattered(counts.chattered, counts.accepted, counts.chatter_step)
         return " ".join(filter(None, (self._leapt, self._rested, chatter)))
 
     def events(self) -> Switches | None:

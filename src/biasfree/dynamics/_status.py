@@ -47,11 +47,6 @@ def stands_still(axis: str, start: float) -> Status:
     return Status("converged", f"converged at {axis} = {start:.6g}: {STATIONARY}")
 
 
-BRANCHED = (
-    "At a branch the flow is not unique: the v of a sliding neuron vanished, a neuron began on a line that it may "
-    "leave to either side, or one stood at w = 0 or where lines that depend on each other meet. One stated rule was "
-    "followed (docs/exact.md)."
-)
 STATIONARY = "the start is a stationary point, a minimum or a saddle; the gradient is exactly zero and nothing moves."
 
 
@@ -63,6 +58,41 @@ def never_at_level() -> Status:
 def descended(steps: int, rate: float) -> Status:
     """All steps of a descent."""
     return Status("reached", f"took {steps} steps of {rate:g}, flow time {rate * steps:g}.")
+
+
+# What is said beside how it ended
+
+
+def happened(table: str) -> str:
+    """Events, counted."""
+    return f"Events: {table}."
+
+
+BRANCHED = (
+    "At a branch the flow is not unique: the v of a sliding neuron vanished, a neuron began on a line that it may "
+    "leave to either side, or one stood at w = 0 or where lines that depend on each other meet. One stated rule was "
+    "followed (docs/exact.md)."
+)
+NOTHING_INTEGRATED = f"Nothing was integrated: {STATIONARY}"
+ONE_FOR_ALL = "The table of events would be too long for all: it names one neuron of each group."
+
+
+def leapt(axis: str, begin: float, end: float, switches: int) -> str:
+    """The early phase of adaptive steps."""
+    return f"The early phase from {axis} = {begin:.6g} to {end:.6g} is in closed form, with {switches} switches."
+
+
+def came_to_rest(since: float) -> str:
+    """The end of adaptive steps."""
+    return f"It was coming to rest, in closed form, from t = {since:.6g} on."
+
+
+def chattered(steps: int, of: int, smallest: float) -> str:
+    """Adaptive steps where neurons slide."""
+    return (
+        f"It chattered: in {steps} of {of} steps, the smallest of them {smallest:.3g}, neurons crossed an activation "
+        "boundary straight back; where they slide along it, they are followed to about such a step only."
+    )
 
 
 # Cut short

@@ -27,11 +27,17 @@ def ended(piece: Piece, counts: Counts, plan: Plan) -> Status | None:
     made, whole = piece.end - plan.start, plan.until - plan.start
     if attempts >= _PATIENCE and math.isfinite(whole) and made < _LEAST_SHARE * whole:
         return _status.out_of_reach(plan.axis, piece.end, plan.until)
-    if attempts >= plan.max_steps:
-        return _status.out_of_steps(plan.axis, piece.end, plan.max_steps)
+    limited = out_of_steps(attempts, piece.end, plan)
+    if limited is not None:
+        return limited
     if counts.work >= plan.max_work:
         return _status.out_of_work(plan.axis, piece.end, plan.until, attempts)
     return None
+
+
+def out_of_steps(attempts: int, time: float, plan: Plan) -> Status | None:
+    """Whether there were as many attempts as are allowed."""
+    return _status.out_of_steps(plan.axis, time, plan.max_steps) if attempts >= plan.max_steps else None
 
 
 def at_start(log_loss: float, plan: Plan) -> Status | None:

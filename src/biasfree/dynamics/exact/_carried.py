@@ -156,12 +156,6 @@ class Carried:
         """Number of rows that the output sees."""
         return len(self.pattern.side)
 
-    def neurons(self, z: np.ndarray | None = None, fade: float = 1.0) -> Float[np.ndarray, "width columns"]:
-        """All neurons at rows of the present grouping; still ones times ``fade``."""
-        neurons = self.groups.restored(self.z if z is None else z)
-        neurons[self.still] = fade * self.still_neurons
-        return neurons
-
     def pulls(self) -> Pulls:
         """Of the rows as they are; found once for each set of rows."""
         if self._pulls is None or self._pulls[0] is not self.z or self._pulls[1] is not self.pattern.side:

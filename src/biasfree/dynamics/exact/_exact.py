@@ -79,12 +79,14 @@ class Exact:
     def remark(self) -> str:
         """A word on the events."""
         table = self.events()
-        text = f"Events: {table}." if len(table) else ""
+        said = [_status.happened(str(table))] if len(table) else []
         if self._state is not None and self._late.stood and not self.plan.stop.converged:
-            text += f" Nothing was integrated: {_status.STATIONARY}"
+            said.append(_status.NOTHING_INTEGRATED)
+        if self._state is not None and not self._state.names_all:
+            said.append(_status.ONE_FOR_ALL)
         if (table.kinds == "branch").any():
-            text += f" {_status.BRANCHED}"
-        return text.strip()
+            said.append(_status.BRANCHED)
+        return " ".join(said)
 
     def _begin(self) -> Piece:
         """The first piece: the early phase in closed form, or none of any length."""

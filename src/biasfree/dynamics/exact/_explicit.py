@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from biasfree.dynamics import _status
+from biasfree.dynamics import _status, _stops
 from biasfree.dynamics._float64 import NEVER, SMALLEST, TIME_RESOLUTION
 from biasfree.dynamics._pieces import How, Piece, Point
 from biasfree.dynamics._status import Status
@@ -134,8 +134,9 @@ class Explicit:
         state, pace, plan = self.state, self.state.pace, self.state.plan
         smallest = _unresolved(state.time)
         while True:
-            if pace.accepted + pace.rejected >= plan.max_steps:
-                return _status.out_of_steps(plan.axis, state.time, plan.max_steps)
+            limited = _stops.out_of_steps(pace.accepted + pace.rejected, state.time, plan)
+            if limited is not None:
+                return limited
             method = pace.method()
             going = pace.going(method, left, smallest, self._together(), state.energy, plan.stop.level)
             marched, desk, sought = state.march(method, self._limits(), going)

@@ -212,9 +212,14 @@ class State:
             return _status.flooded(self.plan.axis, self.time)
         return None
 
+    @property
+    def names_all(self) -> bool:
+        """Whether the table of events has room for every neuron; if not, one stands for its group."""
+        return sum(len(noted.neurons) for _, noted in self.noted) <= _MOST_EVENTS
+
     def events(self) -> Switches:
-        """All that was noted; in networks so wide that the table would not fit, one neuron stands for its group."""
-        every = sum(len(noted.neurons) for _, noted in self.noted) <= _MOST_EVENTS
+        """All that was noted."""
+        every = self.names_all
         named = [noted.neurons if every else noted.neurons[:1] for _, noted in self.noted]
         count = [len(neurons) for neurons in named]
         return Switches.table(
