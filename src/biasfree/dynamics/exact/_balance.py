@@ -141,7 +141,9 @@ class Balance:
         for of_rows, of_neurons in zip(table[2:], self._neurons, strict=True):
             np.maximum.at(of_rows, now.groups.row_of, of_neurons)
         np.maximum(unkept, 1.0, out=unkept)
-        root[:], size[:] = _root(z[:, : now.dim], z[:, now.dim :]), np.abs(z).max(axis=1, initial=0.0)
+        size[:] = np.abs(z).max(axis=1, initial=0.0)
+        some = z[~now.groups.shapes.single]
+        root[~now.groups.shapes.single] = _root(some[:, : now.dim], some[:, now.dim :])
         rows, neurons = now.groups.alone
         fade = math.exp(-self._decay * elapsed)
         root[rows], unkept[rows] = fade * self._root[neurons], 0.0

@@ -13,7 +13,7 @@ from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of, velocity
-from biasfree.dynamics.exact._groups import Formed, grouped
+from biasfree.dynamics.exact._groups import Formed, grouped, singles
 from biasfree.dynamics.exact._kernels import ROUNDING, engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
@@ -288,9 +288,12 @@ class Carried:
             neurons, members = self.groups.neurons_of(row, self.z), self.groups.groups[row].members
             distance = neurons[:, : self.dim] @ self.data.directions[line] / lengths(neurons)
             order = np.argsort(distance, kind="stable")
-            gaps = np.argsort(-np.diff(distance[order]), kind="stable")[: _PARTS - 1]
-            pieces = np.split(order, np.sort(gaps) + 1)
-            parts += [grouped(members[some], neurons[some]) for some in pieces]
+            if len(order) <= _PARTS:
+                pieces = singles(members[order], neurons[order])
+            else:
+                gaps = np.argsort(-np.diff(distance[order]), kind="stable")[: _PARTS - 1]
+                pieces = [grouped(members[some], neurons[some]) for some in np.split(order, np.sort(gaps) + 1)]
+            parts += pieces
             leaders += [row] * len(pieces)
         self._replace(list(torn), parts, leaders)
 
@@ -300,7 +303,7 @@ class Carried:
         parts, leaders = list[Formed](), list[int]()
         for row in rows:
             neurons, members = self.groups.neurons_of(row, self.z), self.groups.groups[row].members
-            parts += [grouped(members[i : i + 1], neurons[i : i + 1]) for i in range(len(members))]
+            parts += singles(members, neurons)
             leaders += [row] * len(members)
         self._replace(rows, parts, leaders)
         return bool(rows)

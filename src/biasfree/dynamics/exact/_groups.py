@@ -52,6 +52,11 @@ class Formed(NamedTuple):
     rows: Float[np.ndarray, "rows columns"]
 
 
+def singles(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> list[Formed]:
+    """Each of these neurons by itself."""
+    return [Formed(Group(members[n : n + 1], ONE), own[n : n + 1]) for n in range(len(members))]
+
+
 def grouped(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> Formed:
     """Members of a group, and their own neurons, as one."""
     if len(members) == 1:

@@ -17,19 +17,43 @@ reduction to at most D + 1 rows is exact.
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from biasfree.dynamics.exact._groups import AT_ONCE, LARGE, ONE, Formed, Group, grouped
+from biasfree.dynamics.exact._groups import AT_ONCE, LARGE, ONE, Formed, Group, grouped, singles
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.native import WHOLE, address
 
 _MANY, _FEW = 5000, 300  # neurons left, and groups, from which every other neuron stays by itself; chosen: cost alone
 _NO = np.zeros(0, dtype=int)
+
+
+class Shapes(NamedTuple):
+    """Of all groups, in order: how many members and rows they have, whether that is a neuron by itself, and the first.
+
+    Regrouping a few of many thousands must not mean to look at all of them.
+    """
+
+    members: Int[np.ndarray, "groups"]
+    rows: Int[np.ndarray, "groups"]
+    single: Bool[np.ndarray, "groups"]
+    first: Int[np.ndarray, "groups"]
+
+    @classmethod
+    def of(cls, groups: Sequence[Group]) -> "Shapes":
+        """Of these groups."""
+        members, rows = np.array([group.parts.shape for group in groups], dtype=int).reshape(-1, 2).T
+        single = np.array([group.parts is ONE for group in groups], dtype=bool)
+        return cls(members, rows, single, np.array([next(iter(group.members), -1) for group in groups], dtype=int))
+
+    def with_more(self, kept: Int[np.ndarray, "kept"], groups: Sequence[Group]) -> "Shapes":
+        """Of some of the groups, in order, and others after them."""
+        return Shapes(*(np.concatenate([old[kept], new]) for old, new in zip(self, Shapes.of(groups), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -43,6 +67,7 @@ class Merged:
         linear: all rows are active.
         width: number of neurons.
         row_of: the active row of each neuron; 0 for those that are zero.
+        shapes: of the groups.
     """
 
     groups: list[Group]
@@ -51,12 +76,14 @@ class Merged:
     linear: bool
     width: int
     row_of: Int[np.ndarray, "width"]
+    shapes: Shapes
 
     @classmethod
     def of(cls, formed: list[Formed], shape: tuple[int, int]) -> "Merged":
         """Groups of neurons, all of which together have this shape."""
-        nobody = cls([], np.zeros((0, shape[1])), _NO, False, shape[0], np.zeros(shape[0], dtype=int))
-        return nobody.with_more(_NO, formed, np.zeros((0, shape[1])))
+        rows, row_of = np.zeros((0, shape[1])), np.zeros(shape[0], dtype=int)
+        nobody = cls([], rows, _NO, False, shape[0], row_of, Shapes.of([]))
+        return nobody.with_more(_NO, formed, rows)
 
     def with_more(
         self, kept: Int[np.ndarray, "kept"], formed: list[Formed], rows: Float[np.ndarray, "rows columns"]
@@ -67,11 +94,12 @@ class Merged:
         stays = number[self.owner] >= 0
         leading, passive = [each.rows[:1] for each in formed], [each.rows[1:] for each in formed]
         owner = np.repeat(len(kept) + np.arange(len(formed)), [len(own) for own in passive])
-        groups = [*(self.groups[index] for index in kept.tolist()), *(each.group for each in formed)]
+        others = [each.group for each in formed]
+        groups = [*(self.groups[index] for index in kept.tolist()), *others]
         return Merged(
             groups, np.concatenate([rows[kept], *leading, rows[len(self.groups) :][stays], *passive]),
             np.concatenate([number[self.owner[stays]], owner]).astype(np.int64), False, self.width,
-            self._numbered(number, formed, len(kept)),
+            self._numbered(number, formed, len(kept)), self.shapes.with_more(kept, others),
         )  # fmt: skip
 
     def _numbered(self, number: Int[np.ndarray, "groups"], formed: list[Formed], kept: int) -> Int[np.ndarray, "width"]:
@@ -106,29 +134,28 @@ class Merged:
         return {}
 
     @functools.cached_property
-    def _passive_ends(self) -> tuple[list[int], list[int]]:
-        """How many passive rows each group has, and where they end."""
-        passive = np.array([group.parts.shape[1] - 1 for group in self.groups], dtype=int)
-        return passive.tolist(), (len(self.groups) + np.cumsum(passive)).tolist()
+    def _passive_ends(self) -> Int[np.ndarray, "groups"]:
+        """Where the passive rows of each group end."""
+        return len(self.groups) + np.cumsum(self.shapes.rows - 1)
 
     def _own(self, index: int) -> np.ndarray:
         """The rows of a group."""
         if self.linear:
             return np.arange(self.groups[0].parts.shape[1])
-        few, end = (numbers[index] for numbers in self._passive_ends)
-        return np.array([index, *range(end - few, end)])
+        end = int(self._passive_ends[index])
+        return np.array([index, *range(end + 1 - int(self.shapes.rows[index]), end)])
 
     @functools.cached_property
     def alone(self) -> tuple[Int[np.ndarray, "alone"], Int[np.ndarray, "alone"]]:
         """Rows that are a neuron by itself, and which."""
-        rows = [index for index, group in enumerate(self.groups) if group.parts is ONE]
-        return np.array(rows, dtype=int), np.array([self.groups[index].members[0] for index in rows], dtype=int)
+        rows = np.flatnonzero(self.shapes.single)
+        return rows, self.shapes.first[rows]
 
     @functools.cached_property
     def parallel(self) -> list[tuple[int, Group]]:
         """Rows whose neurons are exactly parallel, where they are several."""
-        some = enumerate(self.groups)
-        return [(index, group) for index, group in some if group.parts is not ONE and group.parts.shape[1] == 1]
+        some = np.flatnonzero(~self.shapes.single & (self.shapes.rows == 1)).tolist()
+        return [(index, self.groups[index]) for index in some]
 
     @functools.cached_property
     def _several(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -136,15 +163,15 @@ class Merged:
 
         Rows and parts of all, how many each neuron has, and the neurons.
         """
-        some = [n for n, group in enumerate(self.groups) if group.parts is not ONE and group.parts.size <= LARGE]
-        parts = [self.groups[index].parts for index in some]
-        members, rows = np.array([each.shape for each in parts], dtype=int).reshape(-1, 2).T
-        sizes, (few, ends) = members * rows, self._passive_ends
+        shapes = self.shapes
+        some = np.flatnonzero(~shapes.single & (shapes.members * shapes.rows <= LARGE))
+        members, rows, groups = shapes.members[some], shapes.rows[some], [self.groups[n] for n in some.tolist()]
+        sizes, begin = members * rows, self._passive_ends[some] + 1 - rows
         group = np.repeat(np.arange(len(some)), sizes)
         which = (np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)) % rows[group]  # of a group's rows
-        leading, passive = (np.array(numbers, dtype=int)[group] for numbers in (some, [ends[n] - few[n] for n in some]))
-        part = np.concatenate([np.zeros(0), *(each.ravel() for each in parts)])
-        neuron = np.concatenate([_NO, *(self.groups[index].members for index in some)])
+        leading, passive = some[group], begin[group]
+        part = np.concatenate([np.zeros(0), *(each.parts.ravel() for each in groups)])
+        neuron = np.concatenate([_NO, *(each.members for each in groups)])
         return np.where(which == 0, leading, passive + which - 1), part, np.repeat(rows, members), neuron
 
     @functools.cached_property
@@ -178,7 +205,8 @@ class Merged:
 
     @functools.cached_property
     def _large(self) -> list[tuple[np.ndarray, Group]]:
-        return [(self._own(n), group) for n, group in enumerate(self.groups) if group.parts.size > LARGE]
+        some = np.flatnonzero(self.shapes.members * self.shapes.rows > LARGE).tolist()
+        return [(self._own(n), self.groups[n]) for n in some]
 
     def apart(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "2 passive"]:
         """For each passive row the largest part that a member has in it, in units of its part in the leading row.
@@ -243,7 +271,7 @@ class Merged:
             own[0] *= size
             parts[:, 0] /= size
             formed.append(Formed(Group(group.members[stays], parts), own))
-        formed += [Formed(Group(leaving[i : i + 1], ONE), alone[i : i + 1]) for i in range(len(leaving))]
+        formed += singles(leaving, alone)
         kept = np.setdiff1d(np.arange(len(self.groups)), left)
         return self.with_more(kept, formed, rows), np.concatenate([kept, left])
 
@@ -252,7 +280,8 @@ def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
     some = moving(neurons)
     formed = grouped(some, neurons[some])
-    return Merged([formed.group], formed.rows, _NO, True, len(neurons), np.zeros(len(neurons), dtype=int))
+    row_of = np.zeros(len(neurons), dtype=int)
+    return Merged([formed.group], formed.rows, _NO, True, len(neurons), row_of, Shapes.of([formed.group]))
 
 
 def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]]) -> Merged:
