@@ -1,11 +1,14 @@
 /* What a row does where it meets a line, and where its slide ends: Filippov's rule, where it is plain.
 
-   With v held, a row obeys ẇ = Σ_l d_l v·(p_l + ς_l q_l). The rules are those of biasfree/dynamics/exact/_sliding.py and
-   of biasfree/switching/_filippov.py. */
+   With v held, a row obeys ẇ = Σ_l d_l v·(p_l + ς_l q_l). The rules are those of biasfree/dynamics/exact/_sliding.py
+   and of biasfree/switching/_filippov.py. */
 
 #include "travel.h"
 
-#define BRIEF 0.05      /* of the time in which a row moves by its own size, what a group may take to cross as one */
+/* Of the time in which a row moves by its own size, what a group may take to cross as one. Chosen: what is added to the
+   differences of its neurons is right to first order in it. Were it smaller, nothing would be added where it still is
+   right. */
+#define BRIEF 0.05
 
 double dot(const double *one, const double *other, int64_t count) {
     double total = 0.0;
@@ -193,7 +196,7 @@ int has_turned(const Room *room, int64_t which) {
     const double *z = room->desk->rows + START * room->pattern->rows * (dim + outputs) + h * (dim + outputs);
     const double first = sqrt(dot(z, z, dim)), second = sqrt(dot(z + dim, z + dim, outputs));
     if (dim < 2 || room->pattern->span[h] != 1 || outputs > MOST_OUTPUTS || data->gives) return 0;
-    if (!(first > sqrt(NOTHING)) || !(second <= VANISHED * first)) return 0;
+    if (!(first > sqrt(NOTHING)) || !(second <= NO_V * first)) return 0;
     pulls_at(room, 0.0);
     return pulled_on(room, z, which).strength > 0.0;
 }
