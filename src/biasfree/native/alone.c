@@ -8,8 +8,8 @@
 enum { NO_EVENT = -1 };
 
 #define STEPS 8 /* of a row in one march: the trial has room for so many (_follow.py) */
-/* Arcs of a row in a step: one for each event, or more. Chosen, as in _follow.py: a row that has more of them is left to
-   Python, which ends the step at its event. */
+/* Arcs of a row in a step: one for each event, or more. Chosen, as in _follow.py: a row that has more of them is left
+   to Python, which ends the step at its event. */
 #define MOST_ARCS 40
 
 typedef struct {

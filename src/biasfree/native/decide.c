@@ -52,7 +52,8 @@ void pull_of(const Room *room, const double *z, int64_t h, double *moving) {
     }
 }
 
-/* What pulls row h of these v across a line, from the pulls p and q in the desk's work, all its other sides as they are. */
+/* What pulls row h of these v across a line, from the pulls p and q in the desk's work, all its other sides as they
+   are. */
 Met pulled_across(const Room *room, const double *v, int64_t h, int64_t line) {
     const Data *data = room->data;
     const int64_t lines = data->lines, outputs = data->outputs;
@@ -103,8 +104,8 @@ double within_bounds(double value) {
 /* Filippov's ς on a single line that attracts. */
 static double least_pull(const Met *met) { return within_bounds(-met->rest / met->strength); }
 
-/* Take the passive rows of row h through an event: neighbours meet the line at other times, by (d·δ)/(d·ẇ), and what the
-   velocity changes by there, `change` along d, is added for that long. */
+/* Take the passive rows of row h through an event: neighbours meet the line at other times, by (d·δ)/(d·ẇ), and what
+   the velocity changes by there, `change` along d, is added for that long. */
 static void carry_over(const Room *room, double *start, int64_t h, int64_t line, double speed, double change,
                        double pull) {
     const Data *data = room->data;
@@ -189,7 +190,8 @@ static Met pulled_on(const Room *room, const double *z, int64_t which) {
     return pulled_across(room, way, h, room->pattern->slides[2 * which + 1]);
 }
 
-/* Whether v of a row that slides on one line vanishes where the desk starts, and the line repels the row from then on. */
+/* Whether v of a row that slides on one line vanishes where the desk starts, and the line repels the row from then
+   on. */
 int has_turned(const Room *room, int64_t which) {
     const Data *data = room->data;
     const int64_t dim = data->dim, outputs = data->outputs, h = room->pattern->slides[2 * which];

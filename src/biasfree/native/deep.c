@@ -1,12 +1,13 @@
 /* Networks of any depth, so small that plain loops beat a library's products: the velocity of all weights, and the
    stages of a Runge-Kutta step.
 
-   Weights lie one layer after the other, (out, in) each; signals have a row for each neuron and a column for each sample.
-   The losses are those of losses.c, with a line for each sample and the sample at 1 on it. */
+   Weights lie one layer after the other, (out, in) each; signals have a row for each neuron and a column for each
+   sample. The losses are those of losses.c, with a line for each sample and the sample at 1 on it. */
 
 #include "engine.h"
 
-/* Layers that a layout has room for. Chosen: 2 KB of pointers; deeper networks are left to Python (_vector_field.py). */
+/* Layers that a layout has room for. Chosen: 2 KB of pointers; deeper networks are left to Python
+   (_vector_field.py). */
 enum { DEEPEST_NETWORK = 64 };
 
 typedef struct {

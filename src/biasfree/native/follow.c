@@ -8,11 +8,11 @@
 #include "engine.h"
 
 enum { FINISHED = 0, MET = 1, FULL = 2 }; /* why a neuron is left */
-/* Crossings after which sums are formed anew. Chosen: what rounding adds up to in between is below `together`, which is some
-   thousand times the rounding of one; forming them costs lines × dim, as each crossing does. */
+/* Crossings after which sums are formed anew. Chosen: what rounding adds up to in between is below `together`, which is
+   some thousand times the rounding of one; forming them costs a few times what a crossing does. */
 enum { AFRESH = 50 };
-/* Times Python's ROUNDING and |w₂|, ‖w‖ of a neuron that is at w = 0. Chosen, for what its way to there has lost. Were it
-   smaller, a crossing would be made of rounding; were it larger, real ones would be left to `settle`. */
+/* Times Python's ROUNDING and |w₂|, ‖w‖ of a neuron that is at w = 0. Chosen, for what its way to there has lost. Were
+   it smaller, a crossing would be made of rounding; were it larger, real ones would be left to `settle`. */
 #define AT_ZERO_WITHIN 1e3
 
 typedef struct {
@@ -53,7 +53,8 @@ static void add(double *out, double factor, const double *row, int64_t count) {
     for (int64_t i = 0; i < count; i++) out[i] += factor * row[i];
 }
 
-/* The solution of a small system, by elimination with row pivots, in place of its right side; infinite if there is none. */
+/* The solution of a small system, by elimination with row pivots, in place of its right side; infinite if there is
+   none. */
 static void solve(double *matrix, double *right, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         int64_t best = i;

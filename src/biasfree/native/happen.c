@@ -5,24 +5,24 @@
 
 #include "travel.h"
 
-/* Part of a step within which a row meets several lines at once. Chosen: above rounding, as BLUR is. Were it
-   smaller, lines that meet in a point would be taken one by one, in an order that rounding makes; were it larger, separate
+/* Part of a step within which a row meets several lines at once. Chosen: above rounding, as BLUR is. Were it smaller,
+   lines that meet in a point would be taken one by one, in an order that rounding makes; were it larger, separate
    crossings would be left to Python. */
 #define TOGETHER 1e-12
-/* Part of a step that a group may take to cross a line. Chosen: were it larger, groups would go as one where some of their
-   neurons are held and others not; were it smaller, they would be parted more often. */
+/* Part of a step that a group may take to cross a line. Chosen: were it larger, groups would go as one where some of
+   their neurons are held and others not; were it smaller, they would be parted more often. */
 #define SOON 0.05
 /* Part of a group's largest angle that lines may drive its neurons apart. Chosen, in the same way. */
 #define BEARS 0.1
-/* Crossings of one curve that are asked whether they are real. Chosen: each question costs the pulls of all lines; those
-   that are not asked are taken as real and decided one by one. */
+/* Crossings of one curve that are asked whether they are real. Chosen: each question costs the pulls of all lines;
+   those that are not asked are taken as real and decided one by one. */
 #define SHALLOW 64
 #define NOT_REAL 9.0 /* a mark as NO_TIME is: the time of a crossing that only the curve's error has made */
-/* Part of a step to which the end of a slide is halved. Chosen: 90 spacings of float64 below 1, reached in 47 halvings; below
-   one spacing, 1.1e-16, it would never be reached. */
+/* Part of a step to which the end of a slide is halved. Chosen: 90 spacings of float64 below 1, reached in 47 halvings;
+   below one spacing, 1.1e-16, it would never be reached. */
 #define HALVED 1e-14
-/* Times NO_V, |v|/|w| from which v is there. Chosen: with 1 no end is both this and one at which v vanishes (`has_turned`);
-   with more, ends between the two are left to Python. */
+/* Times NO_V, |v|/|w| from which v is there. Chosen: with 1 no end is both this and one at which v vanishes
+   (`has_turned`); with more, ends between the two are left to Python. */
 #define CLEARLY 4.0
 
 /* Rows and energy at x of step n, to the desk's start. */
@@ -257,9 +257,9 @@ Event first_event(const Room *room, const Course *course, int64_t n, double leng
 }
 
 /* Leave out of what was met along a curve what its own error makes: a row close to a line, or leaving it slowly, may be
-   taken beyond it while its velocity there leads back, or nowhere. How many are left. Of shallow ones only the first are
-   asked: more are taken one by one. Ends of slides are put where they really are. The curve's `length` matters to pulls
-   that are given. */
+   taken beyond it while its velocity there leads back, or nowhere. How many are left. Of shallow ones only the first
+   are asked: more are taken one by one. Ends of slides are put where they really are. The curve's `length` matters to
+   pulls that are given. */
 PUBLIC int64_t biasfree_real(double *curve, double length, int64_t crossings, double slack, const Data *data,
                              Pattern *pattern, const Desk *desk, const Sought *sought) {
     const Trial trial = {0, 0, curve, 0, 0};

@@ -133,8 +133,8 @@ static void square_pulls(double *work, const Data *data) {
     }
 }
 
-/* Overwrite lin and even by p and q; on the loss clock `shift` is ln L. The number after them becomes the size that they
-   are differences of: Σ|et|/P, or of square loss, whose residuals are differences themselves, Σ|ty|/P. */
+/* Overwrite lin and even by p and q; on the loss clock `shift` is ln L. The number after them becomes the size that
+   they are differences of: Σ|et|/P, or of square loss, whose residuals are differences themselves, Σ|ty|/P. */
 void pulls(double *work, const Data *data, double shift) {
     const int64_t lines = data->lines, outputs = data->outputs;
     double *sums = work + (2 * outputs + 1) * lines, mass = 0.0;

@@ -6,23 +6,25 @@
    Runge-Kutta methods. With a larger part more steps fail, with a smaller one all are shorter. */
 #define CAREFUL 0.9
 #define SHRINK 0.2
-/* The same after an error of at least HOPELESS, or one that is no number. Chosen: such an error does not tell how far to go
-   back; were it larger, more attempts would fail, were it smaller, steps would have to grow again. */
+/* The same after an error of at least HOPELESS, or one that is no number. Chosen: such an error does not tell how far
+   to go back; were it larger, more attempts would fail, were it smaller, steps would have to grow again. */
 #define SHRINK_MOST 0.1
 #define HOPELESS 1e10 /* chosen: from 1.7e5 on the error alone asks for less than SHRINK at order 8 */
-/* Of an error, so that none of zero is taken to a power. A step of less grows by the most it may in any case: the factor of
-   this one is 51 at order 8 and 570 at order 5, and a method's `grow` is 10 and 5. */
+/* Of an error, so that none of zero is taken to a power. A step of less grows by the most it may in any case: the
+   factor of this one is 51 at order 8 and 570 at order 5, and a method's `grow` is 10 and 5. */
 #define LEAST_ERROR 1e-14
-/* Step × fastest rate from which stability holds the steps. Chosen: below CALM, where steps end that are held. Were it above,
-   none of these would be counted; were it far below, also steps that their error makes short would be. */
+/* Step × fastest rate from which stability holds the steps. Chosen: below CALM, where steps end that are held. Were it
+   above, none of these would be counted; were it far below, also steps that their error makes short would be. */
 #define STABLE 3.5
 /* And at most: stability ends near 6 and 3.3. At its edge fast directions never come to rest by more than the
-   tolerance, and tiny neurons near lines that are fitted feel it (wide seed 543). Chosen, two thirds of these edges. */
+   tolerance, and tiny neurons near lines that are fitted feel it (wide seed 543). Chosen, about two thirds of these
+   edges. */
 #define CALM 4.0
 #define CALM_SHORT 2.0
 enum { SHORT_ORDER = 5 }; /* of the methods, that of short steps (pace.h) */
-/* Of that rate from step to step: where fast directions rest, a step does not see them. Chosen: half of it is left after 14
-   steps. Were it larger, steps would stay short after a fast direction is gone; were it smaller, it would be forgotten. */
+/* Of that rate from step to step: where fast directions rest, a step does not see them. Chosen: half of it is left
+   after 14 steps. Were it larger, steps would stay short after a fast direction is gone; were it smaller, it would be
+   forgotten. */
 #define REMEMBER 0.95
 /* What a failed step counts where stability holds the steps: more than the two of every three that may be accepted and
    take 1 off each. */
@@ -88,7 +90,8 @@ PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data
     double time = 0.0, energy = going->energy;
     int64_t first = 0;
     memcpy(desk->rows + START * size, z, sizeof(double) * (size_t)size);
-    while (now.crossings < 0 && now.steps < going->steps && now.rejected <= TRIES * going->steps && time < going->left) {
+    while (now.crossings < 0 && now.steps < going->steps && now.rejected <= TRIES * going->steps &&
+           time < going->left) {
         const double length = smallest(smallest(now.step, going->longest), going->left - time);
         Limits allowed = *limits;
         if (!(length > going->smallest)) break;

@@ -2,20 +2,20 @@
 
 #include "engine.h"
 
-enum { LOW = 8, WIDTH = 9, STACK = 10 }; /* of a row of the stack, after NODES coefficients: where it begins, how wide */
+enum { LOW = 8, WIDTH = 9, STACK = 10 }; /* a row of the stack: NODES coefficients, where it begins, how wide it is */
 
 /* Points at which a polynomial's depth is looked for. Chosen: twice as many as it has coefficients, and four vectors of
    four; with fewer a dip between them would seem shallower than it is, more would cost more. */
 enum { LOOKS = 16 };
 /* Turns of regula falsi. Chosen, against a loop without end: halving alone would take 52 from 1 to ENCLOSED. Were they
    spent, the last point at or above zero would be given. */
-enum { TURNS = 100 };
+enum { FALSI_TURNS = 100 };
 #define ENCLOSED 4e-16 /* of an interval, how closely a zero is enclosed: four spacings of float64 below 1 */
-/* Times the bound √dim·max|Δw| of what |d·Δw| can be, ‖d‖ = 1: for rounding, which needs far less. Chosen; were it below 1,
-   crossings would be missed, were it larger, lines that are out of reach would be looked at. */
+/* Times the bound √dim·max|Δw| of what |d·Δw| can be, ‖d‖ = 1: for rounding, which needs far less. Chosen; were it
+   below 1, crossings would be missed, were it larger, lines that are out of reach would be looked at. */
 #define ROOMY 1.01
-/* ln L of a loss of zero, which is −∞: finite, so that a polynomial through it is one. Its coefficients are at most 86 times
-   larger (the largest row of |from_nodes|, summed up). */
+/* ln L of a loss of zero, which is −∞: finite, so that a polynomial through it is one. Its coefficients are at most 86
+   times larger (the largest row of |from_nodes|, summed up). */
 #define LOWEST (-1e300)
 
 typedef struct { double one, other, beyond; } Margins;
@@ -39,12 +39,12 @@ static int changes_once(const double *c) {
     return i == NODES;
 }
 
-/* The one zero of a polynomial that begins at or above zero and ends below: regula falsi that halves the value at an end
-   which stays (the Illinois method), a few times faster than halving the interval. */
+/* The one zero of a polynomial that begins at or above zero and ends below: regula falsi that halves the value at an
+   end which stays (the Illinois method), a few times faster than halving the interval. */
 static double only_zero(const double *c) {
     double low = 0.0, high = 1.0, above = c[0], below = c[NODES - 1];
     int stayed = 0;
-    for (int turn = 0; turn < TURNS && high - low > ENCLOSED; turn++) {
+    for (int turn = 0; turn < FALSI_TURNS && high - low > ENCLOSED; turn++) {
         double x = (low * below - high * above) / (below - above);
         if (!(x > low && x < high)) x = 0.5 * (low + high);
         const double value = value_at(c, x);
@@ -66,8 +66,8 @@ static double only_zero(const double *c) {
 
 /* The first x from 0 to 1 at which a polynomial goes below zero; NO_TIME if it never does.
 
-   Its eight Bernstein coefficients are in the first row of `stack`. Halves that may go below are looked at from the left
-   until one zero is left in one of them, or float64 ends. */
+   Its eight Bernstein coefficients are in the first row of `stack`. Halves that may go below are looked at from the
+   left until one zero is left in one of them, or float64 ends. */
 static double first_below(double *stack) {
     int top = 0;
     stack[LOW] = 0.0;
@@ -112,7 +112,8 @@ FOUR_AT_A_TIME static double depth_of(const double *c) {
     return -least;
 }
 
-/* Rows beyond a line by `blur` of their size somewhere along a curve, or within their group's radius of it; how many. */
+/* Rows beyond a line by `blur` of their size somewhere along a curve, or within their group's radius of it; how
+   many. */
 static int64_t crossings(const double *curve, double blur, const Data *data, const Pattern *pattern, const Desk *desk,
                          const Sought *sought) {
     const int64_t dim = data->dim, lines = data->lines, columns = dim + data->outputs, size = pattern->rows * columns;

@@ -6,11 +6,11 @@
 
 #include "engine.h"
 
-/* The energy is a sum over all steps: one of them may spend so much of the tolerance. Chosen: a hundred that err to one side
-   spend all. Were it smaller, the energy would make steps short that the rows do not need. */
+/* The energy is a sum over all steps: one of them may spend so much of the tolerance. Chosen: a hundred that err to one
+   side spend all. Were it smaller, the energy would make steps short that the rows do not need. */
 #define ENERGY 0.01
-/* Of the largest row: places whose difference is more than rounding. Chosen: 45 times float64's, 2.2e-16, for the sum over
-   stages. Were it smaller, rounding would be taken for a fast rate. */
+/* Of the largest row: places whose difference is more than rounding. Chosen: 45 times float64's, 2.2e-16, for the sum
+   over stages. Were it smaller, rounding would be taken for a fast rate. */
 #define TOLD_APART 1e-14
 
 static const double *table_a(const Method *method, int64_t s) {

@@ -11,12 +11,12 @@
 
 enum { DONE = 0, ELSE = 1, NO_STEP = 2, AT_ZERO = 3 }; /* why a course ends */
 
-/* Events without any time between them that are taken here. Chosen: far more than rows meet lines at once, below the 1000
-   after which Python says that the flow is stuck (_state.py). */
+/* Events without any time between them that are taken here. Chosen: far more than rows meet lines at once, below the
+   1000 after which Python says that the flow is stuck (_state.py). */
 #define FLOOD 200
-#define NO_WAIT 1e-14 /* part of the time so far that is none between events: ten times TOLD_TIMES, as several were added */
-/* Of its size, what the network moves in a step where rest is looked for. Chosen: were it larger, it would be looked for in
-   vain more often, which costs; were it smaller, a network that comes to rest would take more explicit steps. */
+#define NO_WAIT 1e-14 /* part of the time so far that is none between events; chosen: ten times TOLD_TIMES */
+/* Of its size, what the network moves in a step where rest is looked for. Chosen: were it larger, it would be looked
+   for in vain more often, which costs; were it smaller, a network that comes to rest would take more explicit steps. */
 #define SLOW 2e-4
 
 /* Something happened. */
