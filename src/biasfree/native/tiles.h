@@ -129,8 +129,9 @@ KIND static void ON(dots)(const double *a, const double *q, int64_t lines, doubl
 /* e^x of four numbers that are not positive; 0 below 2^-1020. With n = x/ln 2 rounded, e^(x − n ln 2) is its Taylor
    polynomial and n goes to the exponent's bits. */
 KIND INLINE void ON(put_exponential)(const Four *numbers, Four *to) {
-    static const double digits[TERMS] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-                                    1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0};
+    static const double digits[TERMS] = {
+        1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+        1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0}; /* 1/13!, …, 1/0! */
     const Four x = *numbers, least = {LEAST_POWER, LEAST_POWER, LEAST_POWER, LEAST_POWER};
     const Bits in_range = (Bits)(x > least);
     const double whole = 6755399441055744.0; /* 1.5·2^52: what is added to it is rounded, its last bits are n */

@@ -7,7 +7,7 @@
 
 #include "travel.h"
 
-/* Lines that a meeting has room for. Chosen, as _FEW_LINES in _filippov.py: with more, Python decides. */
+/* Lines that a meeting has room for. Chosen: 512 bytes; with more lines Python decides. */
 enum { MOST_LINES = 16 };
 /* Turns beyond one for each line. Chosen: ties may flip a line back; where these are not enough Python decides. */
 enum { SPARE_TURNS = 2 };
