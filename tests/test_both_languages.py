@@ -13,7 +13,21 @@ import pytest
 
 import biasfree
 from biasfree.dynamics import _many_lines, _vector_field
-from biasfree.dynamics.exact import _arrays, _balance, _carried, _data, _kicks, _methods, _travel
+from biasfree.dynamics.exact import (
+    _alone,
+    _arrays,
+    _balance,
+    _carried,
+    _data,
+    _events,
+    _follow,
+    _kernels,
+    _kicks,
+    _methods,
+    _rest,
+    _sliding,
+    _travel,
+)
 from biasfree.native import _build, library
 from biasfree.switching import _compiled
 
@@ -133,17 +147,22 @@ NAMED: dict[str, dict[str, float]] = {
     "engine.h": {
         **{name: getattr(_data, name) for name in ("SQUARE", "LOGISTIC", "EXPONENTIAL", "CROSS_ENTROPY")},
         "START": _arrays.START, "NODES": len(_methods.NODES), "STAGES": _methods.TABLES.a.shape[1],
-        "MOST_OUTPUTS": _kicks._MOST_OUTPUTS,
+        "MOST_OUTPUTS": _kicks._MOST_OUTPUTS, "NEAR_BY": _kernels.NEAR, "BLUR": _kernels.BLUR,
+        "ROUNDING": _kernels.ROUNDING,
     },
     "pace.h": {"LONG": _methods.ORDER_8.number, "SHORT": _methods.ORDER_5.number},
-    "travel.c": {"ELSE": _travel._NOT_PLAIN, "AT_ZERO": _travel._AT_ZERO},
+    "march.c": {"SHORT_ORDER": _methods.ORDER_5.order},
+    "travel.h": {"NO_V": _sliding._VANISHED, "UNFELT": _alone._UNFELT},
+    "travel.c": {"ELSE": _travel._NOT_PLAIN, "AT_ZERO": _travel._AT_ZERO, "SLOW": _rest._SLOW},
+    "happen.c": {"TOGETHER": _events._TOGETHER, "SOON": _carried._SOON, "BEARS": _carried._BEARS},
+    "decide.c": {"BRIEF": _sliding._BRIEF},
     "follow.c": {"FINISHED": _compiled.DONE, "MET": _compiled.MET, "FULL": _compiled.FULL},
     "search.c": {"STACK": _arrays._STACK[1]},
     "deep.c": {"DEEPEST_NETWORK": _vector_field._DEEPEST},
     "wide.c": {"BLOCK": _many_lines.BLOCK, "GROUP": _many_lines._GROUP},
     "balance.c": {"ROUNDS": _balance._ROUNDS},
-    "light.c": {"VANISHED": _carried._VANISHES},
-    "alone.c": {"NO_EVENT": -1},
+    "light.c": {"VANISHES": _carried._VANISHES},
+    "alone.c": {"NO_EVENT": -1, "STEPS": _follow._STEPS, "MOST_ARCS": _follow._MOST},
 }  # fmt: skip
 
 

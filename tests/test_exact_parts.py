@@ -2,9 +2,8 @@
 that find and decide what happens."""
 
 import math
-import re
 from decimal import Decimal, localcontext
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,18 +16,7 @@ from scipy.linalg import expm
 import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics import _field
-from biasfree.dynamics.exact import (
-    _alone,
-    _carried,
-    _dop853,
-    _events,
-    _follow,
-    _groups,
-    _kernels,
-    _merging,
-    _rest,
-    _sliding,
-)
+from biasfree.dynamics.exact import _carried, _dop853, _groups, _merging
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
@@ -43,7 +31,6 @@ from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_5,
 from biasfree.dynamics.exact._phis import phis
 from biasfree.dynamics.exact._sliding import flipped, nobody_slides, written
 from biasfree.lines import lines
-from biasfree.native import _build
 
 # Loss, clock, outputs.
 KINDS = [
@@ -819,23 +806,3 @@ def test_order_5_is_scipys() -> None:
     np.testing.assert_allclose(np.abs(errors[0, :7]), np.abs(RK45.E), rtol=1e-13)
     assert not a[7:].any()
     assert not errors[1:].any()
-
-
-class TestConstantsInBothLanguages:
-    """What C and Python must agree on is written in both; the names differ by an underscore at most."""
-
-    SHARED: ClassVar = {
-        "engine.h": {"BLUR": _kernels, "ROUNDING": _kernels},
-        "travel.h": {"UNFELT": _alone, "VANISHED": _sliding},
-        "travel.c": {"SLOW": _rest},
-        "happen.c": {"TOGETHER": _events, "SOON": _carried, "BEARS": _carried},
-        "decide.c": {"BRIEF": _sliding},
-        "alone.c": {"STEPS": _follow, "MOST": _follow},
-    }  # fmt: skip
-
-    @pytest.mark.parametrize("file", sorted(SHARED))
-    def test_they_are_equal(self, file: str) -> None:
-        defined = dict(re.findall(r"^#define (\w+) ([\d.e-]+)", (_build.HERE / file).read_text("utf-8"), re.MULTILINE))
-        for name, module in self.SHARED[file].items():
-            ours = getattr(module, name, None) or getattr(module, f"_{name}")
-            assert float(defined[name]) == ours, name

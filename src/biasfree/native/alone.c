@@ -1,14 +1,16 @@
 /* Rows that go alone after an event within a step, by the pulls that the step of all rows has seen (_alone.py).
 
-   Here they go through plain events: a row meets one line while it slides on none, or ends the one slide it is on. A row
-   that meets anything else is left to Python from its first event on. */
+   Here they go through plain events: a row meets one line while it slides on none, or ends the one slide it is on. A
+   row that meets anything else is left to Python from its first event on. */
 
 #include "travel.h"
 
 enum { NO_EVENT = -1 };
 
-#define STEPS 8 /* of a row in one march: the trial has room for so many */
-#define MOST 40 /* arcs of a row in a step: one for each event, or more */
+#define STEPS 8 /* of a row in one march: the trial has room for so many (_follow.py) */
+/* Arcs of a row in a step: one for each event, or more. Chosen, as in _follow.py: a row that has more of them is left
+   to Python, which ends the step at its event. */
+#define MOST_ARCS 40
 
 typedef struct {
     const double *curve;         /* of all rows along the step, (8, rows, columns) */
@@ -60,8 +62,8 @@ static void take_form(const Form *form, const Data *data, const Pattern *own) {
         }
 }
 
-/* The row does what follows from an event where the desk starts, on the line met or, if there is none, on the one it slides
-   on, which `line` is then; NO_EVENT if that is not plain. */
+/* The row does what follows from an event where the desk starts, on the line met or, if there is none, on the one it
+   slides on, which `line` is then; NO_EVENT if that is not plain. */
 static int64_t decided(const Room *room, int64_t *line) {
     const double *z = room->desk->rows + START * (room->data->dim + room->data->outputs);
     int64_t any = 0;
@@ -100,7 +102,7 @@ static double keep(const Room *room, int64_t steps, const Event *event, double x
 /* The first event after a march, whose last step it is in. */
 static Event next_event(Room *room, const Marched *marched, double slack) {
     const int64_t last = marched->steps - 1;
-    Event event = {2.0, -1, -1, 1};
+    Event event = {NO_TIME, -1, -1, 1};
     if (marched->crossings < 0) return event;
     if (marched->crossings == room->sought->room) return (Event){0.0, -1, -1, 0};
     room->begin = 0.0;
@@ -127,13 +129,14 @@ static int follow_way(int64_t way, const Light *light, Data *data, const Pattern
     while (x < light->end) {
         const double left = (light->end - x) * light->length;
         data->given_at = x;
-        if (arcs->count - first > MOST || arcs->count + STEPS > arcs->room) return 0;
+        if (arcs->count - first > MOST_ARCS || arcs->count + STEPS > arcs->room) return 0;
         happened[1] = NO_EVENT;
         if (pending && (happened[1] = decided(room, happened)) == NO_EVENT) return 0;
         if (happened[1] == STAYED) happened[1] = NO_EVENT;
         take_form(form, data, room->pattern);
         memcpy(z, start, sizeof(double) * (size_t)columns);
-        const Going going = {left, 1e-15 * left, INFINITY, smallest(wanted, left), 0.0, energy, -INFINITY, 0.0, 0, STEPS};
+        const Going going = {left, TOLD_TIMES * left, INFINITY, smallest(wanted, left), 0.0, energy, -INFINITY, 0.0, 0,
+                             STEPS};
         Marched marched;
         biasfree_march(z, &going, data, room->pattern, form, limits, method, room->apart, 0, room->trial, room->desk,
                        room->sought, &marched);

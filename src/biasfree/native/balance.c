@@ -9,9 +9,14 @@
 
 #include "engine.h"
 
-#define LIGHT 1e-3     /* of the largest row: what larger ones drift is a gauge of the run */
+/* Of the largest row, the size up to which a row is put back on its balance: what larger ones drift is a gauge of the
+   run. Chosen: were it larger, that gauge would see less; were it smaller, rows would fade further before they are
+   kept. */
+#define KEPT 1e-3
 #define ROUNDS 5e-16   /* what steps do to a row: wide seed 4897 in other axes has half of it */
-#define BEYOND 0.3     /* a correction so large corrects nothing */
+/* A correction so large corrects nothing: it is right to first order. Chosen: its square, which it is off by, is a
+   tenth. Were it smaller, rows that could be put back would drift. */
+#define HARDLY_ONE 0.3
 
 static void raise_to(double *value, double least) { *value = smallest(1.0, largest(*value, least)); }
 
@@ -30,12 +35,12 @@ static void keep_row(const Own *own, int64_t h, double now, double since, double
         raise_to(own->lost + h, ROUNDS * own->unkept[h] * own->unkept[h]);
     }
     if (dim > 1) raise_to(own->doubt + h, ROUNDS * own->faded[h]); /* of w in directions that are not pulled */
-    if (size > LIGHT * largest_row) return;
+    if (size > KEPT * largest_row) return;
     for (int64_t j = 0; j < dim; j++) one += (row[j] * unit) * (row[j] * unit);
     for (int64_t k = dim; k < dim + outputs; k++) other += (row[k] * unit) * (row[k] * unit);
     const double change = (wanted * fabs(wanted) - (one - other)) / (2.0 * (one + other));
     raise_to(own->doubt + h, change * change);
-    if (!(fabs(change) < BEYOND)) return;
+    if (!(fabs(change) < HARDLY_ONE)) return;
     for (int64_t j = 0; j < dim; j++) row[j] *= 1.0 + change;
     for (int64_t k = dim; k < dim + outputs; k++) row[k] *= 1.0 - change;
 }
@@ -45,7 +50,8 @@ void keep_balance(Own *own, double time, const Data *data, const Pattern *patter
                   double *rows) {
     const int64_t columns = data->dim + data->outputs;
     if (!own) return;
-    const double then = own->began + time, now = exp(-own->decay * (then - own->made)), since = exp(-own->decay * (then - own->seen));
+    const double then = own->began + time, now = exp(-own->decay * (then - own->made));
+    const double since = exp(-own->decay * (then - own->seen));
     double most = which ? INFINITY : 0.0; /* those that are named are light */
     own->seen = then;
     for (int64_t i = 0; !which && i < pattern->active * columns; i++) most = largest(most, fabs(rows[i]));

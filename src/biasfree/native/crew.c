@@ -1,10 +1,10 @@
 /* Helpers that wait for a moment.
 
    A velocity takes less than a millisecond, and the next one is asked for soon. To make a thread for each and to sleep
-   until it has ended would cost a third of that. So a helper that has done its part looks for more work for a millisecond,
-   and only then ends; and who waits for a helper looks too. Whoever calls works as well, and takes back a call
-   that no helper has heard: without helpers all is done just as well, only later. There is one crew; where it is at work
-   already, the caller works alone. After a fork there is none, and the next call makes a new one. */
+   until it has ended would cost a third of that. So a helper that has done its part looks for more work for a
+   millisecond, and only then ends; and who waits for a helper looks too. Whoever calls works as well, and takes back a
+   call that no helper has heard: without helpers all is done just as well, only later. There is one crew; where it is
+   at work already, the caller works alone. After a fork there is none, and the next call makes a new one. */
 
 #define _POSIX_C_SOURCE 200809L
 #include "crew.h"
@@ -23,11 +23,19 @@ void together(void (*work)(void *), void *shared, int64_t threads) {
 #include <stddef.h>
 #include <time.h>
 
+/* Threads beside the caller's. Chosen: each looks for more work for PATIENCE after its own, and keeps a processor
+   busy. */
 enum { MOST_HELPERS = 3 };
 enum { GONE = 0, WAITING = 1, CALLED = 2, WORKING = 3 };
-enum { LOOKS = 64 };   /* between looks at the clock */
+/* Looks at a state between looks at the clock. Chosen: the clock costs as much as some of them; with more, patience
+   would end late. */
+enum { GLANCES = 64 };
 #define PATIENCE 1e-3  /* seconds of a helper: what Python does between two steps takes a third of that */
-#define AT_ONCE 2e-4   /* seconds of who waits for a helper, which may need the processor to go on */
+/* Seconds of who waits for a helper, which may need the processor to go on. Chosen, a fifth of PATIENCE: were it more,
+   they would be lost where there are fewer processors than threads; were it less, the processor would be given up for a
+   helper that is about to end. */
+#define AT_ONCE 2e-4
+#define NANOSECOND 1e-9
 
 typedef struct {
     void (*work)(void *);
@@ -53,14 +61,14 @@ static void breathe(void) {
 static double now(void) {
     struct timespec clock;
     clock_gettime(CLOCK_MONOTONIC, &clock);
-    return (double)clock.tv_sec + 1e-9 * (double)clock.tv_nsec;
+    return (double)clock.tv_sec + NANOSECOND * (double)clock.tv_nsec;
 }
 
 /* Look until the state is another one, or patience ends; whether it is. */
 static int looked(int *state, int is, double patience) {
     const double end = now() + patience;
     do
-        for (int i = 0; i < LOOKS; i++) {
+        for (int i = 0; i < GLANCES; i++) {
             if (seen(state) != is) return 1;
             breathe();
         }

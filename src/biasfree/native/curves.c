@@ -2,7 +2,7 @@
 
 #include "engine.h"
 
-const double COUNTS[NODES] = {1, 7, 21, 35, 35, 21, 7, 1};
+const double COUNTS[NODES] = {1, 7, 21, 35, 35, 21, 7, 1}; /* C(7, n) */
 
 /* Bernstein's polynomials of degree 7 at x. */
 void bernstein(double x, double *weights) {
@@ -17,8 +17,9 @@ void bernstein(double x, double *weights) {
     }
 }
 
-/* Where some of the `curves`, (curves, 8, rows, columns), are at x ∈ [0, 1] of each, and what their `energies`, (curves, 8),
-   are there: of the rows that are named, or of all. Others of `states`, (count, rows, columns), stay as they are. */
+/* Where some of the `curves`, (curves, 8, rows, columns), are at x ∈ [0, 1] of each, and what their `energies`,
+   (curves, 8), are there: of the rows that are named, or of all. Others of `states`, (count, rows, columns), stay as
+   they are. */
 PUBLIC void biasfree_along(int64_t count, const int64_t *number, const double *x, const double *curves,
                            const double *energies, int64_t rows, int64_t columns, const int64_t *which, int64_t named,
                            double *states, double *reached) {

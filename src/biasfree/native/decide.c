@@ -1,11 +1,14 @@
 /* What a row does where it meets a line, and where its slide ends: Filippov's rule, where it is plain.
 
-   With v held, a row obeys ẇ = Σ_l d_l v·(p_l + ς_l q_l). The rules are those of biasfree/dynamics/exact/_sliding.py and
-   of biasfree/switching/_filippov.py. */
+   With v held, a row obeys ẇ = Σ_l d_l v·(p_l + ς_l q_l). The rules are those of biasfree/dynamics/exact/_sliding.py
+   and of biasfree/switching/_filippov.py. */
 
 #include "travel.h"
 
-#define BRIEF 0.05      /* of the time in which a row moves by its own size, what a group may take to cross as one */
+/* Of the time in which a row moves by its own size, what a group may take to cross as one. Chosen: what is added to the
+   differences of its neurons is right to first order in it. Were it smaller, nothing would be added where it still is
+   right. */
+#define BRIEF 0.05
 
 double dot(const double *one, const double *other, int64_t count) {
     double total = 0.0;
@@ -49,7 +52,8 @@ void pull_of(const Room *room, const double *z, int64_t h, double *moving) {
     }
 }
 
-/* What pulls row h of these v across a line, from the pulls p and q in the desk's work, all its other sides as they are. */
+/* What pulls row h of these v across a line, from the pulls p and q in the desk's work, all its other sides as they
+   are. */
 Met pulled_across(const Room *room, const double *v, int64_t h, int64_t line) {
     const Data *data = room->data;
     const int64_t lines = data->lines, outputs = data->outputs;
@@ -100,8 +104,8 @@ double within_bounds(double value) {
 /* Filippov's ς on a single line that attracts. */
 static double least_pull(const Met *met) { return within_bounds(-met->rest / met->strength); }
 
-/* Take the passive rows of row h through an event: neighbours meet the line at other times, by (d·δ)/(d·ẇ), and what the
-   velocity changes by there, `change` along d, is added for that long. */
+/* Take the passive rows of row h through an event: neighbours meet the line at other times, by (d·δ)/(d·ẇ), and what
+   the velocity changes by there, `change` along d, is added for that long. */
 static void carry_over(const Room *room, double *start, int64_t h, int64_t line, double speed, double change,
                        double pull) {
     const Data *data = room->data;
@@ -186,14 +190,15 @@ static Met pulled_on(const Room *room, const double *z, int64_t which) {
     return pulled_across(room, way, h, room->pattern->slides[2 * which + 1]);
 }
 
-/* Whether v of a row that slides on one line vanishes where the desk starts, and the line repels the row from then on. */
+/* Whether v of a row that slides on one line vanishes where the desk starts, and the line repels the row from then
+   on. */
 int has_turned(const Room *room, int64_t which) {
     const Data *data = room->data;
     const int64_t dim = data->dim, outputs = data->outputs, h = room->pattern->slides[2 * which];
     const double *z = room->desk->rows + START * room->pattern->rows * (dim + outputs) + h * (dim + outputs);
     const double first = sqrt(dot(z, z, dim)), second = sqrt(dot(z + dim, z + dim, outputs));
     if (dim < 2 || room->pattern->span[h] != 1 || outputs > MOST_OUTPUTS || data->gives) return 0;
-    if (!(first > sqrt(NOTHING)) || !(second <= VANISHED * first)) return 0;
+    if (!(first > sqrt(NOTHING)) || !(second <= NO_V * first)) return 0;
     pulls_at(room, 0.0);
     return pulled_on(room, z, which).strength > 0.0;
 }

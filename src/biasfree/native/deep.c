@@ -1,11 +1,13 @@
 /* Networks of any depth, so small that plain loops beat a library's products: the velocity of all weights, and the
    stages of a Runge-Kutta step.
 
-   Weights lie one layer after the other, (out, in) each; signals have a row for each neuron and a column for each sample.
-   The losses are those of field.c, with a line for each sample and the sample at 1 on it. */
+   Weights lie one layer after the other, (out, in) each; signals have a row for each neuron and a column for each
+   sample. The losses are those of losses.c, with a line for each sample and the sample at 1 on it. */
 
 #include "engine.h"
 
+/* Layers that a layout has room for. Chosen: 2 KB of pointers; deeper networks are left to Python
+   (_vector_field.py). */
 enum { DEEPEST_NETWORK = 64 };
 
 typedef struct {
@@ -20,7 +22,7 @@ typedef struct {
     const double *weights[DEEPEST_NETWORK];
     double *moving[DEEPEST_NETWORK];
     double *signals[DEEPEST_NETWORK + 1], *arriving[DEEPEST_NETWORK + 1];
-    double *loss; /* of field.c: (4 outputs + 1, samples) */
+    double *loss; /* what losses.c works in: (4 outputs + 1, samples) */
 } Layout;
 
 static Layout laid_out(const Deep *deep, const double *flat, double *moving, double *room) {
@@ -179,7 +181,7 @@ PUBLIC double biasfree_deep_error(int64_t size, int64_t count, const double *sta
         for (int64_t s = 0; s <= count; s++) one += error[s] * stages[s * size + i];
         if (second) {
             for (int64_t s = 0; s <= count; s++) other += second[s] * stages[s * size + i];
-            one = one * one / sqrt(largest(one * one + 0.01 * other * other, 1e-300));
+            one = one * one / sqrt(largest(one * one + LOWER_SQUARED * other * other, TINY));
         }
         const double scale = largest(largest(fabs(here[i]), fabs(there[i])), sizes[i]);
         const double ratio = one / (atol + rtol * scale);

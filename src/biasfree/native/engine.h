@@ -2,7 +2,8 @@
 
    Arrays are contiguous and belong to Python (biasfree/dynamics/exact/_arrays.py and _data.py have the same structures,
    with the meaning of every member). Nothing is allocated here and nothing is kept between calls, but for the tables of
-   the Runge-Kutta methods and, for a moment, threads (crew.c). The equations are those of biasfree/dynamics/exact/_data.py. */
+   the Runge-Kutta methods and, for a moment, threads (crew.c). The equations are those of
+   biasfree/dynamics/exact/_data.py. */
 
 #ifndef BIASFREE_ENGINE_H
 #define BIASFREE_ENGINE_H
@@ -17,8 +18,8 @@
 #define PUBLIC __attribute__((visibility("default")))
 #endif
 
-/* Functions whose loops go entry by entry, or in eight sums, are compiled twice: once for processors that take four numbers at
-   a time. Nothing is contracted or summed in another order, so that the numbers are the same. */
+/* Functions whose loops go entry by entry, or in eight sums, are compiled twice: once for processors that take four
+   numbers at a time. Nothing is contracted or summed in another order, so that the numbers are the same. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define FOUR_AT_A_TIME __attribute__((target_clones("avx2", "default")))
 #define WITHIN static inline __attribute__((always_inline)) /* a part of such a function */
@@ -31,17 +32,38 @@ typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
 
 enum { SQUARE = 0, LOGISTIC = 1, EXPONENTIAL = 2, CROSS_ENTROPY = 3 };
 enum { START = 0, PLACE = 1, BEFORE = 2, ERROR = 3, OTHER = 4 };  /* of a desk's rows */
-enum { NODES = 8, STAGES = 16, DEEPEST = 50 }; /* points of a curve, of a step, and halvings until float64 ends */
-enum { MOST_OUTPUTS = 64 }; /* of a network whose crossings are followed by kicks.c */
+enum { NODES = 8, STAGES = 16 }; /* points of a curve of degree 7, and the most stages of a method (_methods.py) */
+enum { DEEPEST = 50 };           /* halvings of a step until float64 ends: 2^-50 is 9e-16, see TOLD_TIMES */
+/* Outputs whose numbers fit arrays of a fixed size. Chosen: 512 bytes each; with more outputs crossings end steps,
+   instead of being followed by kicks.c, and v of a sliding row that vanishes is left to Python. */
+enum { MOST_OUTPUTS = 64 };
 
-#define NEAR_BY 3.0      /* the time of a crossing that only comes within a group's radius */
-#define BLUR 1e-12       /* beyond a line: by this part of a row's size, above what rounding makes of zero */
-#define ROUNDING 1e-13   /* of all pulls together, what rounding may have made of one */
+/* Marks in the place of a time within a step, x from 0 to 1: any number above 1 would do, so long as they differ. */
+#define NO_TIME 2.0 /* it does not happen in this step */
+#define NEAR_BY 3.0 /* of a crossing: the row only comes within its group's radius of the line */
+
+/* Beyond a line is a row by this part of its size. Chosen: a few thousand times float64's rounding, 2.2e-16, above what
+   sums over inputs make of wᵀd = 0. Were it smaller, rows would cross the line they have just been put on; were it
+   larger, events would be later by as much. */
+#define BLUR 1e-12
+/* Of all pulls together, what rounding may have made of one. Chosen: 16 digits less three that sums of many lose. Were
+   it smaller, rounding would decide what rows do; were it larger, weak pulls would count for nothing. */
+#define ROUNDING 1e-13
+/* Part of a time that float64 still tells apart: about five times its spacing, 2.2e-16. Were it less than one, a step
+   might end where it begins. */
+#define TOLD_TIMES 1e-15
+#define TINY 1e-300 /* more than nothing, less than all that counts: float64's least normal number is 2e-308 */
+/* The weight of the lower estimate of an error beside the higher one, and its square: Dormand and Prince's method of
+   order 8 in Hairer's program DOP853, err₅²/√(err₅² + 0.01 err₃²). */
+#define LOWER 0.1
+#define LOWER_SQUARED 0.01 /* written out: 0.1·0.1 is another number of float64 */
 /* Times a step's tolerance, how far its curve may be from the last stage's place. Over 40 wide problems 99 of 100 steps
    of each were below 77, single ones at up to 450; 3,700 where a fast direction is at rest to rounding and the step is
    far too long for it, which the step's end does not show (wide seed 523). */
 #define CURVE 100.0
-#define NOTHING 1e-250   /* a row so small is as good as zero: its squares and errors are no numbers */
+/* A row so small is as good as zero. Chosen: its square is none of float64's numbers, which end at 2e-308, and its
+   error is 58 digits above them at most. Were it larger, rows would be left out of account that may still grow. */
+#define NOTHING 1e-250
 
 typedef struct {
     const double *transposed;  /* (dim, lines) */

@@ -4,7 +4,10 @@
 
 Tables TABLES;
 
-enum { FEW = 16 }; /* lines and inputs whose sums stay in registers */
+/* Lines and inputs up to which four lines are taken at a time, their sums in registers. Chosen: directions are kept in
+   an array of so many; beyond it plain loops over all lines are used. Where these become the faster ones is not
+   known. */
+enum { FEW = 16 };
 
 PUBLIC void biasfree_tables(const Tables *tables) { TABLES = *tables; }
 
@@ -52,7 +55,8 @@ FOUR_AT_A_TIME static void few_outputs(const double *z, const Data *data, const 
         some_outputs(z, data, side, active, work, data->dim);
 }
 
-/* lin_l and even_l of all outputs, (outputs, lines) each, to the first rows of `work`; the row after them is used up. */
+/* lin_l and even_l of all outputs, (outputs, lines) each, to the first rows of `work`; the row after them is used
+   up. */
 void outputs_of(const double *z, const Data *data, const double *side, int64_t active, double *work) {
     const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs, columns = dim + outputs;
     double *along = work + 2 * outputs * lines;
@@ -184,7 +188,8 @@ static void by_form(const double *z, const Data *data, const Pattern *pattern, c
     }
 }
 
-/* Change a form, in place, after row h has changed sides on a line, by multiples of d dᵀ; the pattern has the new side. */
+/* Change a form, in place, after row h has changed sides on a line, by multiples of d dᵀ; the pattern has the new
+   side. */
 void turn_form(const Form *form, const Data *data, const Pattern *pattern, int64_t h, int64_t line) {
     const int64_t dim = data->dim, lines = data->lines, outputs = data->outputs, size = pattern->active * dim;
     const double turned = 2.0 * pattern->side[h * lines + line] * data->b / data->samples;
@@ -306,8 +311,8 @@ PUBLIC void biasfree_speeds(int64_t states, const double *z, const double *p, co
     }
 }
 
-/* ln L of several states `z`, (states, rows, columns), with the sides that their active rows have there; `side` and `work` are
-   room for (active, lines) and (4 outputs + 1, lines). */
+/* ln L of several states `z`, (states, rows, columns), with the sides that their active rows have there; `side` and
+   `work` are room for (active, lines) and (4 outputs + 1, lines). */
 PUBLIC void biasfree_levels(int64_t states, const double *z, int64_t rows, int64_t active, const Data *data, double *side,
                             double *work, double *levels) {
     const int64_t columns = data->dim + data->outputs, lines = data->lines;

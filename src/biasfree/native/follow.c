@@ -8,7 +8,12 @@
 #include "engine.h"
 
 enum { FINISHED = 0, MET = 1, FULL = 2 }; /* why a neuron is left */
-enum { AFRESH = 50 };                     /* crossings after which sums are formed anew */
+/* Crossings after which sums are formed anew. Chosen: what rounding adds up to in between is below `together`, which is
+   some thousand times the rounding of one; forming them costs a few times what a crossing does. */
+enum { AFRESH = 50 };
+/* Times Python's ROUNDING and |w₂|, ‖w‖ of a neuron that is at w = 0. Chosen, for what its way to there has lost. Were
+   it smaller, a crossing would be made of rounding; were it larger, real ones would be left to `settle`. */
+#define AT_ZERO_WITHIN 1e3
 
 typedef struct {
     const double *directions, *transposed, *strength, *drift, *gram; /* (lines, dim), (dim, lines), …, (lines, lines) */
@@ -48,7 +53,8 @@ static void add(double *out, double factor, const double *row, int64_t count) {
     for (int64_t i = 0; i < count; i++) out[i] += factor * row[i];
 }
 
-/* The solution of a small system, by elimination with row pivots, in place of its right side; infinite if there is none. */
+/* The solution of a small system, by elimination with row pivots, in place of its right side; infinite if there is
+   none. */
 static void solve(double *matrix, double *right, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         int64_t best = i;
@@ -311,7 +317,8 @@ static int64_t follow_one(const Neurons *n, int64_t h, double until, const Lines
         *met = next.line;
         if (next.line >= 0 && n->touching[h * lines->lines + next.line] && next.wait <= 0.0) return MET;
         const double size = sqrt(inner(first, first, dim));
-        if (next.line < 0 || size <= 1e3 * floors->rounding * fabs(n->second[h]) || n->second[h] == 0.0) return MET;
+        if (next.line < 0 || size <= AT_ZERO_WITHIN * floors->rounding * fabs(n->second[h]) || n->second[h] == 0.0)
+            return MET;
         if (meets_more(n, h, next.line, lines, work, floors->together * size)) return MET;
         const double *d = lines->directions + next.line * dim;
         add(first, -inner(first, d, dim), d, dim);

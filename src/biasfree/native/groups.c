@@ -29,8 +29,8 @@ PUBLIC void biasfree_alike(const double *units, const double *keys, int64_t coun
     }
 }
 
-/* Whether the differences within a group have outgrown it: their squares, in units of its row's, are more than `outgrown`.
-   `squares` is room for (active). */
+/* Whether the differences within a group have outgrown it: their squares, in units of its row's, are more than
+   `outgrown`. `squares` is room for (active). */
 int has_parted(const double *rows, const Pattern *pattern, int64_t columns, double outgrown, double *squares) {
     memset(squares, 0, sizeof(double) * (size_t)pattern->active);
     for (int64_t row = pattern->active; row < pattern->rows; row++) {

@@ -1,14 +1,29 @@
 /* What happens first in a step, of what is real and felt, and whether it is plain.
 
-   The rules are those of biasfree/dynamics/exact: _events.py (what is real), _alone.py (what is felt), _carried.py (groups). */
+   The rules are those of biasfree/dynamics/exact: _events.py (what is real), _alone.py (what is felt), _carried.py
+   (groups). */
 
 #include "travel.h"
 
-#define TOGETHER 1e-12  /* part of a step within which a row meets several lines at once */
-#define SOON 0.05       /* part of a step that a group may take to cross a line */
-#define BEARS 0.1       /* part of a group's largest angle that lines may drive its neurons apart */
-#define SHALLOW 64      /* crossings of one curve that are asked whether they are real */
-#define NEVER 9.0       /* the time of a crossing that is none */
+/* Part of a step within which a row meets several lines at once. Chosen: above rounding, as BLUR is. Were it smaller,
+   lines that meet in a point would be taken one by one, in an order that rounding makes; were it larger, separate
+   crossings would be left to Python. */
+#define TOGETHER 1e-12
+/* Part of a step that a group may take to cross a line. Chosen: were it larger, groups would go as one where some of
+   their neurons are held and others not; were it smaller, they would be parted more often. */
+#define SOON 0.05
+/* Part of a group's largest angle that lines may drive its neurons apart. Chosen, in the same way. */
+#define BEARS 0.1
+/* Crossings of one curve that are asked whether they are real. Chosen: each question costs the pulls of all lines;
+   those that are not asked are taken as real and decided one by one. */
+#define SHALLOW 64
+#define NOT_REAL 9.0 /* a mark as NO_TIME is: the time of a crossing that only the curve's error has made */
+/* Part of a step to which the end of a slide is halved. Chosen: 90 spacings of float64 below 1, reached in 47 halvings;
+   below one spacing, 1.1e-16, it would never be reached. */
+#define HALVED 1e-14
+/* Times NO_V, |v|/|w| from which v is there. Chosen: with 1 no end is both this and one at which v vanishes
+   (`has_turned`); with more, ends between the two are left to Python. */
+#define CLEARLY 4.0
 
 /* Rows and energy at x of step n, to the desk's start. */
 double cut(int64_t n, double x, const Room *room) {
@@ -16,7 +31,8 @@ double cut(int64_t n, double x, const Room *room) {
     const double *curve = room->trial->curves + n * NODES * size;
     double weights[NODES], energy = 0.0, *start = room->desk->rows + START * size;
     bernstein(x, weights);
-    for (int k = 0; k < NODES && room->trial->energies; k++) energy += weights[k] * room->trial->energies[n * NODES + k];
+    for (int k = 0; k < NODES && room->trial->energies; k++)
+        energy += weights[k] * room->trial->energies[n * NODES + k];
     add_up(weights, NODES, curve, size, start);
     return energy;
 }
@@ -38,17 +54,17 @@ static int is_over(const Room *room, int64_t n, double x, int64_t which) {
 }
 
 /* When a slide ends, from the first zero of its interpolated margins. Over a step that is long beside the fastest rates
-   these may be off: then it ends before the first node where a margin is below zero, or not at all (2). */
+   these may be off: then it ends before the first node where a margin is below zero, or not at all (NO_TIME). */
 static double end_of(const Room *room, int64_t n, int64_t which) {
     const int64_t slides = room->pattern->count;
-    double low = room->sought->ended[which], high = 2.0;
+    double low = room->sought->ended[which], high = NO_TIME;
     if (low > 1.0 || is_over(room, n, low, which)) return low;
     for (int k = NODES - 1; k >= 0 && TABLES.nodes[k] > low; k--) {
         const double *values = room->sought->values + k * (3 * slides + 1) + 3 * which;
         if (values[0] < 0.0 || values[1] < 0.0 || values[2] < 0.0) high = TABLES.nodes[k];
     }
-    if (high > 1.0 || !is_over(room, n, high, which)) return 2.0;
-    while (high - low > 1e-14) {
+    if (high > 1.0 || !is_over(room, n, high, which)) return NO_TIME;
+    while (high - low > HALVED) {
         const double middle = 0.5 * (low + high);
         if (is_over(room, n, middle, which))
             high = middle;
@@ -67,7 +83,7 @@ int plain_end(const Room *room, double time, int64_t which) {
     double first = 0.0, second = 0.0;
     for (int64_t j = 0; j < dim; j++) first = largest(first, fabs(z[j]));
     for (int64_t k = dim; k < columns; k++) second = largest(second, fabs(z[k]));
-    if (!(first > 0.0) || !(second > 4.0 * VANISHED * first * sqrt((double)dim))) return 0;
+    if (!(first > 0.0) || !(second > CLEARLY * NO_V * first * sqrt((double)dim))) return 0;
     pulls_at(room, time);
     return pulled_across(room, z + dim, h, room->pattern->slides[2 * which + 1]).strength < 0.0;
 }
@@ -90,10 +106,11 @@ static int is_real(const Room *room, int64_t n, const double *met, double slack)
     return side * along(data, moving, line) < -pulled_across(room, z + data->dim, h, line).noise;
 }
 
-/* Whether a group that comes near a line stays together: it is over soon, or does little. The strain of all is added up.
+/* Whether a group that comes near a line stays together: it is over soon, or does little. The strain of all is added
+   up.
 
-   Neurons of a group cross one after the other, within the time 2·radius/|d·ẇ|. Where that is long beside the usual step,
-   some may cross and others never, and the line drives them apart by up to its kick. */
+   Neurons of a group cross one after the other, within the time 2·radius/|d·ẇ|. Where that is long beside the usual
+   step, some may cross and others never, and the line drives them apart by up to its kick. */
 static int holds(const Room *room, const Course *course, int64_t crossings) {
     const Data *data = room->data;
     const Pattern *pattern = room->pattern;
@@ -105,7 +122,7 @@ static int holds(const Room *room, const Course *course, int64_t crossings) {
         const int64_t h = (int64_t)room->sought->met[4 * i], line = (int64_t)room->sought->met[4 * i + 1];
         const double *z = start + h * columns;
         double radius = 0.0, extent = 0.0, kick = 0.0;
-        if (room->desk->radius[h] == 0.0 || room->sought->met[4 * i + 2] == NEVER) continue;
+        if (room->desk->radius[h] == 0.0 || room->sought->met[4 * i + 2] == NOT_REAL) continue;
         if (!known) pulls_here(start, data, pattern, room->desk->work);
         known = 1;
         for (int64_t row = pattern->active; row < pattern->rows; row++)
@@ -176,7 +193,8 @@ static void find_unfelt(const Room *room, int64_t n, double length, int64_t cros
             double extent = 0.0;
             if (moved[h] < 0.0 || room->sought->met[4 * i + 2] > 1.0) continue;
             for (int64_t j = 0; j < columns; j++) extent = largest(extent, fabs(end[h * columns + j]));
-            if (moved[h] <= UNFELT * (limits->atol + limits->rtol * extent) && (next < 0 || seen[h] < seen[next])) next = h;
+            if (moved[h] <= UNFELT * (limits->atol + limits->rtol * extent) && (next < 0 || seen[h] < seen[next]))
+                next = h;
         }
         if (next < 0 || spent + seen[next] > UNFELT * limits->rtol) return;
         spent += seen[next];
@@ -189,7 +207,7 @@ void leave_out(const Room *room, int64_t n, int64_t crossings, double slack) {
     const Sought *sought = room->sought;
     for (int64_t i = 0; i < crossings; i++) {
         double *met = sought->met + 4 * i;
-        if (met[2] <= 1.0 && !is_real(room, n, met, slack)) met[2] = NEVER;
+        if (met[2] <= 1.0 && !is_real(room, n, met, slack)) met[2] = NOT_REAL;
     }
     for (int64_t i = 0; i < room->pattern->count; i++) sought->ended[i] = end_of(room, n, i);
 }
@@ -202,12 +220,12 @@ static int plain_meeting(const Room *room, int64_t h) {
     return dim > 1 && span == 0;
 }
 
-/* What happens first in step n, of what is felt; x = 2 if nothing does. The desk's start is used up. */
+/* What happens first in step n, of what is felt; x = NO_TIME if nothing does. The desk's start is used up. */
 Event earliest(const Room *room, int64_t n, int64_t crossings) {
     const Pattern *pattern = room->pattern;
     const Sought *sought = room->sought;
     const Event other = {0.0, -1, -1, 0};
-    Event event = {2.0, -1, -1, 1};
+    Event event = {NO_TIME, -1, -1, 1};
     for (int64_t i = 0; i < crossings; i++) {
         const double *met = sought->met + 4 * i;
         const int64_t h = (int64_t)met[0];
@@ -238,10 +256,10 @@ Event first_event(const Room *room, const Course *course, int64_t n, double leng
     return earliest(room, n, crossings);
 }
 
-/* Leave out of what was met along a curve what its own error makes: a row close to a line, or
-   leaving it slowly, may be taken beyond it while its velocity there leads back, or nowhere. How many are left. Of shallow
-   ones only the first are asked: more are taken one by one. Ends of slides are put where they really are. The curve's
-   `length` matters to pulls that are given. */
+/* Leave out of what was met along a curve what its own error makes: a row close to a line, or leaving it slowly, may be
+   taken beyond it while its velocity there leads back, or nowhere. How many are left. Of shallow ones only the first
+   are asked: more are taken one by one. Ends of slides are put where they really are. The curve's `length` matters to
+   pulls that are given. */
 PUBLIC int64_t biasfree_real(double *curve, double length, int64_t crossings, double slack, const Data *data,
                              Pattern *pattern, const Desk *desk, const Sought *sought) {
     const Trial trial = {0, 0, curve, 0, 0};

@@ -58,8 +58,8 @@ static void fill_slopes(const Rows *rows, const Data *data, int64_t line, double
     }
 }
 
-/* J is `jacobian`, (entries, entries), less the square of `slopes`, (2 lines outputs, entries), of which so many rows are
-   used: halves of lines that no sample lies on have none. `room` is for (2, dim). */
+/* J is `jacobian`, (entries, entries), less the square of `slopes`, (2 lines outputs, entries), of which so many rows
+   are used: halves of lines that no sample lies on have none. `room` is for (2, dim). */
 PUBLIC int64_t biasfree_jacobian(const Rows *rows, const Data *data, double *jacobian, double *slopes, double *room) {
     const int64_t outputs = data->outputs, each = outputs * rows->count * (data->dim + outputs);
     int64_t used = 0;

@@ -6,13 +6,25 @@
 
 #include "travel.h"
 
-#define PASSES 10.0  /* times the kick, the speed across a line at which nothing can hold a row there */
-#define SETTLED 0.02 /* part of its tolerance by which a row may still change in the iteration at one point */
-#define ROUNDS 6     /* of that iteration */
+/* Times the kick, the speed across a line at which nothing can hold a row there. From 1 on the row goes on through the
+   line; chosen, for what the speed may still change by in the step. Were it larger, more steps would end at their
+   crossings. */
+#define PASSES 10.0
+/* Part of its tolerance by which a row may still change in the iteration at one point. Chosen: 16 points together make
+   0.3 of it, as much as _kicks.py allows for the points themselves. */
+#define SETTLED 0.02
+/* Turns of that iteration. Chosen: where these are not enough the step is too long for it, and ends at its crossing. */
+enum { SETTLING_TURNS = 6 };
+/* What is taken off the time of a crossing, x ≤ 1, that was gone through, until the end of the sweep: any number above
+   1 makes it negative. By this one the time is rounded to 2.2e-16. */
+#define GONE_THROUGH 2.0
+/* Points since its crossing from which a row must be beyond the line. Chosen: sooner it is so near that the iteration
+   may put it back for once. Were it more, rows that turn back would be seen later, at the step's end at the latest. */
+enum { A_WHILE = 2 };
 
 typedef struct {
     const int64_t *rows, *lines; /* of the crossings, in order of time */
-    double *times;               /* as they seem, and then as they are; 2: not within this step */
+    double *times;               /* as they seem, and then as they are; or NO_TIME */
     double *begins;              /* d·w of the row as if nothing happened, where it crosses */
     double *kicks, *jumps;       /* along d, of all rows; (crossings, rows) */
     double *base, *rest, *summed; /* F, r and its integral; (points + 1, rows, columns) */
@@ -69,8 +81,8 @@ static void begin(const Passing *passing, const Scene *scene) {
     }
 }
 
-/* Crossing c between the points n − 1 and n: where it is now, its kick, and the row's new side. It stays as it was if it
-   is later than that; 0 if its row might be held. */
+/* Crossing c between the points n − 1 and n: where it is now, its kick, and the row's new side. It stays as it was if
+   it is later than that; 0 if its row might be held. */
 static int cross(const Passing *passing, const Scene *scene, int64_t c, int64_t n) {
     const Data *data = scene->data;
     const Pattern *pattern = scene->turned;
@@ -112,7 +124,7 @@ static int cross(const Passing *passing, const Scene *scene, int64_t c, int64_t 
             passing->offset[h * dim + j] += (jump - own * x) * d;
         }
     }
-    passing->times[c] = x - 2.0; /* marked as crossed until the end of the sweep */
+    passing->times[c] = x - GONE_THROUGH;
     passing->begins[c] = was;
     *side = -*side;
     if (scene->turned_form->used) turn_form(scene->turned_form, data, pattern, row, line);
@@ -128,7 +140,7 @@ static int settle(const Passing *passing, const Scene *scene, int64_t n) {
     const double *base = passing->base + n * size, *rest_before = rest - size, *summed_before = summed - size;
     unkicked(scene, x, z);
     for (int64_t i = 0; i < size; i++) summed[i] = summed_before[i] + 2.0 * half * rest_before[i];
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < SETTLING_TURNS; round++) {
         int settled = 1;
         for (int64_t h = 0; h < rows; h++)
             for (int64_t j = 0; j < scene->columns; j++) {
@@ -153,9 +165,9 @@ static int settle(const Passing *passing, const Scene *scene, int64_t n) {
 /* Whether every row is still beyond the lines it has passed a while ago; at the end, beyond all of them. */
 static int beyond(const Passing *passing, const Scene *scene, int64_t n) {
     const double *place = scene->desk->rows + PLACE * scene->size;
-    const double since = n == passing->points ? 1.0 : (double)(n - 2) / (double)passing->points;
+    const double since = n == passing->points ? 1.0 : (double)(n - A_WHILE) / (double)passing->points;
     for (int64_t c = 0; c < passing->count; c++) {
-        if (passing->times[c] >= 0.0 || passing->times[c] + 2.0 >= since) continue;
+        if (passing->times[c] >= 0.0 || passing->times[c] + GONE_THROUGH >= since) continue;
         const int64_t entry = passing->rows[c] * scene->data->lines + passing->lines[c];
         if (scene->turned->side[entry] * along(scene->data, place + passing->rows[c] * scene->columns,
                                                passing->lines[c]) <= 0.0) return 0;
@@ -192,6 +204,7 @@ PUBLIC int64_t biasfree_kicks(const double *curve, const Passing *passing, const
         if (!settle(passing, &scene, n) || !beyond(passing, &scene, n)) return 0;
         passing->power[n] = power(passing, &scene, n);
     }
-    for (int64_t c = 0; c < passing->count; c++) passing->times[c] = passing->times[c] < 0.0 ? passing->times[c] + 2.0 : 2.0;
+    for (int64_t c = 0; c < passing->count; c++)
+        passing->times[c] = passing->times[c] < 0.0 ? passing->times[c] + GONE_THROUGH : NO_TIME;
     return 1;
 }

@@ -3,13 +3,25 @@
 
 #include "engine.h"
 
-enum { MOST_SWEEPS = 30 }; /* never reached: Jacobi's rotations converge long before */
+enum { MOST_SWEEPS = 30 }; /* chosen, never reached: Jacobi's rotations converge quadratically, in a few sweeps */
+enum { PACES = 6 };        /* numbers in (3, 2) */
 
-#define OVERGROWN 1e4   /* growth of a light row over an arc beyond which eight points do not follow it */
+/* Growth of a light row over an arc beyond which eight points do not follow it. Chosen: e^{rt} that grows so much is
+   1.5e-3 of its end away from the polynomial through the nodes, 3.5e-5 where it grows a hundredfold. Were it larger,
+   rows between nodes would be worse; were it smaller, there would be more steps. */
+#define OVERGROWN 1e4
+/* The cosine of two columns that are orthogonal: five times float64's rounding, 2.2e-16. Much less might never be
+   reached: MOST_SWEEPS would end it. */
 #define ORTHOGONAL 1e-15
-#define VANISHED 1e-280 /* far below anything that could grow again; decay does not make less of float64's least numbers */
-#define FADED 1e-3      /* of its first size, what a heavy row may fade to in a step: it is a sum of modes */
-#define GONE 1e-12      /* of a light row, the part that is not seen */
+/* A size far below anything that could grow again in a run, as in _carried.py. Chosen: decay does not make less of
+   float64's least numbers, of which those from 2e-308 down lose digits. */
+#define VANISHES 1e-280
+/* Of its first size, what a heavy row may fade to in a step: it is a sum of modes, which cancel. Chosen: three of its
+   digits are lost then. Were it smaller, more would be; were it larger, there would be more steps. */
+#define FADED 1e-3
+/* Of a light row, the part that is not seen. Chosen: below the tolerances that are usual, above rounding. Were it
+   smaller, parts that have faded would make arcs short for longer. */
+#define UNNOTICED 1e-12
 
 /* M = UΣVᵀ by Jacobi's rotations of M's columns: left is UΣ, (dim, outputs), right is V. */
 static void rotate(double *left, double *right, int64_t dim, int64_t outputs) {
@@ -154,8 +166,8 @@ static int fades(const Ride *ride, const double *begin, const double *end, int64
 }
 
 /* Fill in the rows that ride, `states` (arcs, 8, rows, columns), and draw the arcs' curves; how many arcs there are
-   before a row that rides is light no more, a group comes apart, or a heavy row has faded. Between nodes those that ride are pulled by the
-   mean of the pulls up to each. */
+   before a row that rides is light no more, a group comes apart, or a heavy row has faded. Between nodes those that
+   ride are pulled by the mean of the pulls up to each. */
 PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data, const Pattern *pattern, const Desk *desk) {
     const int64_t columns = data->dim + data->outputs, size = pattern->rows * columns;
     double time = 0.0;
@@ -177,23 +189,23 @@ PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data,
 }
 
 /* How long a part of a row that changes by a rate can be seen in it. */
-static double seen_for(double square, double rate) { return log(largest(sqrt(fabs(square)) / GONE, 1.0)) / rate; }
+static double seen_for(double square, double rate) { return log(largest(sqrt(fabs(square)) / UNNOTICED, 1.0)) / rate; }
 
 /* Rates by which parts of the rows that ride change at `z`, and until when they can be seen in them: `paces`, (3, 2).
 
-   Of M = UΣVᵀ a row has parts that grow by σ, that fade by σ, and that nothing pulls; all fade by decay. Where a pull is
-   no number the first rate is infinite. */
+   Of M = UΣVᵀ a row has parts that grow by σ, that fade by σ, and that nothing pulls; all fade by decay. Where a pull
+   is no number the first rate is infinite. */
 PUBLIC void biasfree_light_paces(const Ride *ride, const double *z, const Data *data, const Pattern *pattern,
                                  const Desk *desk, double *paces) {
     const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs, block = dim * outputs;
     const double decay = pulls_on_rows(z, data, pattern, desk);
     double *left = ride->room, *right = ride->room + block, fastest = 0.0;
-    memset(paces, 0, sizeof(double) * 6);
+    memset(paces, 0, sizeof(double) * PACES);
     paces[1] = INFINITY;
     for (int64_t i = 0; i < ride->count; i++) {
         const double *row = z + ride->riding[i] * columns, size = size_of(row, columns);
         double whole = 0.0, strongest = 0.0, fading = 0.0, pulled = 0.0;
-        if (!(size > VANISHED)) continue;
+        if (!(size > VANISHES)) continue;
         memcpy(left, desk->pull + pattern->owner[ride->riding[i]] * block, sizeof(double) * (size_t)block);
         rotate(left, right, dim, outputs);
         for (int64_t j = 0; j < columns; j++) whole += (row[j] / size) * (row[j] / size);

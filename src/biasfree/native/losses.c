@@ -2,10 +2,13 @@
 
 #include "engine.h"
 
+#define FAR_BELOW (-18.0) /* the next term of ln ln(1 + e^z) = z − e^z/2 + 5e^2z/24 is 5e-17 there, below rounding */
+#define FAR_ABOVE 30.0    /* what ln z lacks of it is e^−z/z, 3e-15 there; e^z is no number from 710 on */
+
 /* ln ln(1 + e^z); where e^z is lost beside 1 it is z − e^z/2 to double precision. */
 static double log_softplus(double z) {
-    if (z < -18.0) return z - 0.5 * exp(z);
-    return z < 30.0 ? log(log1p(exp(z))) : log(z);
+    if (z < FAR_BELOW) return z - 0.5 * exp(z);
+    return z < FAR_ABOVE ? log(log1p(exp(z))) : log(z);
 }
 
 static inline double output(const double *work, const Data *data, int64_t k, int64_t line, double t) {
@@ -130,8 +133,8 @@ static void square_pulls(double *work, const Data *data) {
     }
 }
 
-/* Overwrite lin and even by p and q; on the loss clock `shift` is ln L. The number after them becomes the size that they
-   are differences of: Σ|et|/P, or of square loss, whose residuals are differences themselves, Σ|ty|/P. */
+/* Overwrite lin and even by p and q; on the loss clock `shift` is ln L. The number after them becomes the size that
+   they are differences of: Σ|et|/P, or of square loss, whose residuals are differences themselves, Σ|ty|/P. */
 void pulls(double *work, const Data *data, double shift) {
     const int64_t lines = data->lines, outputs = data->outputs;
     double *sums = work + (2 * outputs + 1) * lines, mass = 0.0;

@@ -2,22 +2,43 @@
 
 #include "engine.h"
 
-#define SHRINK_MOST 0.1 /* usual bounds of a step's change */
+/* The part of the step that the error allows, and the least that a step becomes of the one before: those of SciPy's
+   Runge-Kutta methods. With a larger part more steps fail, with a smaller one all are shorter. */
+#define CAREFUL 0.9
 #define SHRINK 0.2
-#define CAREFUL 0.9 /* usual part of the step that the error allows */
-#define STABLE 3.5  /* step × fastest rate from which stability holds the steps */
+/* The same after an error of at least HOPELESS, or one that is no number. Chosen: such an error does not tell how far
+   to go back; were it larger, more attempts would fail, were it smaller, steps would have to grow again. */
+#define SHRINK_MOST 0.1
+#define HOPELESS 1e10 /* chosen: from 1.7e5 on the error alone asks for less than SHRINK at order 8 */
+/* Of an error, so that none of zero is taken to a power. A step of less grows by the most it may in any case: the
+   factor of this one is 51 at order 8 and 570 at order 5, and a method's `grow` is 10 and 5. */
+#define LEAST_ERROR 1e-14
+/* Step × fastest rate from which stability holds the steps. Chosen: below CALM, where steps end that are held. Were it
+   above, none of these would be counted; were it far below, also steps that their error makes short would be. */
+#define STABLE 3.5
 /* And at most: stability ends near 6 and 3.3. At its edge fast directions never come to rest by more than the
-   tolerance, and tiny neurons near lines that are fitted feel it (wide seed 543). */
+   tolerance, and tiny neurons near lines that are fitted feel it (wide seed 543). Chosen, about two thirds of these
+   edges. */
 #define CALM 4.0
 #define CALM_SHORT 2.0
-#define REMEMBER 0.95 /* of that rate from step to step: where fast directions rest, a step does not see them */
+enum { SHORT_ORDER = 5 }; /* of the methods, that of short steps (pace.h) */
+/* Of that rate from step to step: where fast directions rest, a step does not see them. Chosen: half of it is left
+   after 14 steps. Were it larger, steps would stay short after a fast direction is gone; were it smaller, it would be
+   forgotten. */
+#define REMEMBER 0.95
+/* What a failed step counts where stability holds the steps: more than the two of every three that may be accepted and
+   take 1 off each. */
+enum { FAILED = 3 };
+/* Failed attempts for each step that may be taken. Chosen, against a march without end: who asked for it goes on from
+   there. */
+enum { TRIES = 2 };
 
 /* What the next step should be, in units of one of this error. */
 double next_length(double error, const Method *method) {
     if (!(error < INFINITY)) return SHRINK_MOST;
-    const double factor = CAREFUL * pow(largest(error, 1e-14), -1.0 / (double)method->order);
+    const double factor = CAREFUL * pow(largest(error, LEAST_ERROR), -1.0 / (double)method->order);
     if (error <= 1.0) return smallest(method->grow, largest(SHRINK, factor));
-    return largest(error < 1e10 ? SHRINK : SHRINK_MOST, factor);
+    return largest(error < HOPELESS ? SHRINK : SHRINK_MOST, factor);
 }
 
 /* How far, at least, merged neurons are from their row where the desk starts: its radius. */
@@ -43,7 +64,7 @@ static double go_on(int64_t n, const Method *method, const Trial *trial, const D
 
 /* How steps held by stability are counted: at the edge of it every second or third step fails. */
 int64_t count_stiff(int64_t stiff, double stiffness, int accepted) {
-    if (stiffness > STABLE) return stiff + (accepted ? 1 : 3);
+    if (stiffness > STABLE) return stiff + (accepted ? 1 : FAILED);
     return stiff > 0 ? stiff - 1 : 0;
 }
 
@@ -55,7 +76,7 @@ double fastest_rate(double before, const Judged *judged, double length) {
 
 /* The longest step that lets fast directions rest. */
 double calm_step(double rate, const Method *method) {
-    return rate > 0.0 ? (method->order > 5 ? CALM : CALM_SHORT) / rate : INFINITY;
+    return rate > 0.0 ? (method->order > SHORT_ORDER ? CALM : CALM_SHORT) / rate : INFINITY;
 }
 
 /* Steps from rows `z`; `trial` holds them all, `sought` what happened in the last one. The velocity where the steps end
@@ -69,7 +90,8 @@ PUBLIC void biasfree_march(const double *z, const Going *going, const Data *data
     double time = 0.0, energy = going->energy;
     int64_t first = 0;
     memcpy(desk->rows + START * size, z, sizeof(double) * (size_t)size);
-    while (now.crossings < 0 && now.steps < going->steps && now.rejected <= 2 * going->steps && time < going->left) {
+    while (now.crossings < 0 && now.steps < going->steps && now.rejected <= TRIES * going->steps &&
+           time < going->left) {
         const double length = smallest(smallest(now.step, going->longest), going->left - time);
         Limits allowed = *limits;
         if (!(length > going->smallest)) break;

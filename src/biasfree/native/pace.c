@@ -1,15 +1,30 @@
-/* The pace of explicit steps: one rule, for steps that are taken here (travel.c) and for marches that Python asks for. */
+/* The pace of explicit steps: one rule, for steps that are taken here (travel.c) and for marches that Python asks
+   for. */
 
 #include "pace.h"
 
-#define FORGET 0.3       /* weight of the last distance between events in its running mean */
-#define RARER 1.1        /* what a step without an event makes of that mean, */
-#define FREE 2.0         /* and what its length does at least */
-#define EXPECTED 0.2     /* first guess of a short step, as part of a long one */
-#define BEYOND 2.5       /* usual distances between events that a short step looks ahead */
-#define CLOSEST 1e-3     /* part of a long step below which events do not make steps shorter */
+/* All of these are chosen. They decide what steps cost, never what they give: each is still judged by its error. */
+
+/* Weight of the last distance between events in its running mean: most of it is of the last six. Were it larger, one
+   distance would decide alone; were it smaller, it would take long to see that events have become rarer or more
+   frequent. */
+#define FORGET 0.3
+/* What a step without an event makes of that mean, and what its length does at least: it was no longer than the
+   distance, and tells no more. Were they larger, long steps would be tried that are cut short; were they smaller, short
+   ones would go on where nothing happens. */
+#define RARER 1.1
+#define FREE 2.0
+/* First guess of a short step, as part of a long one: one that is too long fails once, one that is too short grows. */
+#define EXPECTED 0.2
+/* Usual distances between events that a short step looks ahead: were there more, its error would be held small over a
+   way that it does not go; were there fewer, it would end before its event. */
+#define LOOKS_AHEAD 2.5
+/* Part of a long step below which events do not make steps shorter: those that come together would take the mean to
+   nothing, and it would take long to recover. */
+#define CLOSEST 1e-3
 /* What a short step makes of a long one that is shorter than the usual distance between events: else it would never be
-   tried again where a kink has made it short, and short ones are held by stability for good (wide seeds 3087, 7971). */
+   tried again where a kink has made it short, and short ones are held by stability for good (wide seeds 3087, 7971). So
+   it doubles in 70 steps; were it larger, long steps would fail more often. */
 #define TRIED_AGAIN 1.01
 
 /* The method that goes further for its cost. */
@@ -28,7 +43,7 @@ double biasfree_pace_step(const Pace *pace, int64_t number) {
 
 /* And the longest worth taking. */
 double biasfree_pace_longest(const Pace *pace, int64_t number) {
-    return number == LONG ? INFINITY : smallest(pace->long_step, BEYOND * pace->gap);
+    return number == LONG ? INFINITY : smallest(pace->long_step, LOOKS_AHEAD * pace->gap);
 }
 
 /* Some short steps were taken. */

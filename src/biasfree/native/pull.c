@@ -1,7 +1,7 @@
 /* Stages beside a pull that all neurons share (biasfree/dynamics/_shared_pull.py has the equations).
 
-   A neuron's weights have parts tᵀw + uᵀv, which grow, and tᵀw − uᵀv, which shrink: `count` of each, filled up to fours by
-   parts that are zero. */
+   A neuron's weights have parts tᵀw + uᵀv, which grow, and tᵀw − uᵀv, which shrink: `count` of each, filled up to fours
+   by parts that are zero. */
 
 #include "engine.h"
 
@@ -61,7 +61,8 @@ FOUR_AT_A_TIME PUBLIC void biasfree_pull_parts(const Pull *pull, const double *f
     for (int64_t h = 0; h < pull->width; h++) put_parts(pull, flat + h * pull->dim, v + h, to + 2 * pull->count * h);
 }
 
-/* here + Σ weights·stages, but for the parts, which are (begins + Σ weights·remaining)/back instead and go to `begun`. */
+/* here + Σ weights·stages, but for the parts, which are (begins + Σ weights·remaining)/back instead and go to
+   `begun`. */
 FOUR_AT_A_TIME PUBLIC void biasfree_pull_place(const Pull *pull, const double *here, const double *stages,
                                                const double *begins, const double *remaining, const double *weights,
                                                int64_t number, const double *back, double *begun, double *there) {

@@ -2,9 +2,21 @@
 
 #include "engine.h"
 
-enum { STACK = 10 }; /* entries of a row of the stack: eight coefficients, where it begins, how wide it is */
+enum { LOW = 8, WIDTH = 9, STACK = 10 }; /* a row of the stack: NODES coefficients, where it begins, how wide it is */
 
-enum { LOOKS = 16 }; /* points at which a polynomial's depth is looked for */
+/* Points at which a polynomial's depth is looked for. Chosen: twice as many as it has coefficients, and four vectors of
+   four; with fewer a dip between them would seem shallower than it is, more would cost more. */
+enum { LOOKS = 16 };
+/* Turns of regula falsi. Chosen, against a loop without end: halving alone would take 52 from 1 to ENCLOSED. Were they
+   spent, the last point at or above zero would be given. */
+enum { FALSI_TURNS = 100 };
+#define ENCLOSED 4e-16 /* of an interval, how closely a zero is enclosed: four spacings of float64 below 1 */
+/* Times the bound √dim·max|Δw| of what |d·Δw| can be, ‖d‖ = 1: for rounding, which needs far less. Chosen; were it
+   below 1, crossings would be missed, were it larger, lines that are out of reach would be looked at. */
+#define ROOMY 1.01
+/* ln L of a loss of zero, which is −∞: finite, so that a polynomial through it is one. Its coefficients are at most 86
+   times larger (the largest row of |from_nodes|, summed up). */
+#define LOWEST (-1e300)
 
 typedef struct { double one, other, beyond; } Margins;
 
@@ -27,12 +39,12 @@ static int changes_once(const double *c) {
     return i == NODES;
 }
 
-/* The one zero of a polynomial that begins at or above zero and ends below: regula falsi that halves the value at an end
-   which stays (the Illinois method), a few times faster than halving the interval. */
+/* The one zero of a polynomial that begins at or above zero and ends below: regula falsi that halves the value at an
+   end which stays (the Illinois method), a few times faster than halving the interval. */
 static double only_zero(const double *c) {
     double low = 0.0, high = 1.0, above = c[0], below = c[NODES - 1];
     int stayed = 0;
-    for (int turn = 0; turn < 100 && high - low > 4e-16; turn++) {
+    for (int turn = 0; turn < FALSI_TURNS && high - low > ENCLOSED; turn++) {
         double x = (low * below - high * above) / (below - above);
         if (!(x > low && x < high)) x = 0.5 * (low + high);
         const double value = value_at(c, x);
@@ -52,22 +64,22 @@ static double only_zero(const double *c) {
     return low;
 }
 
-/* The first x from 0 to 1 at which a polynomial goes below zero; 2 if it never does.
+/* The first x from 0 to 1 at which a polynomial goes below zero; NO_TIME if it never does.
 
-   Its eight Bernstein coefficients are in the first row of `stack`. Halves that may go below are looked at from the left
-   until one zero is left in one of them, or float64 ends. */
+   Its eight Bernstein coefficients are in the first row of `stack`. Halves that may go below are looked at from the
+   left until one zero is left in one of them, or float64 ends. */
 static double first_below(double *stack) {
     int top = 0;
-    stack[8] = 0.0;
-    stack[9] = 1.0;
+    stack[LOW] = 0.0;
+    stack[WIDTH] = 1.0;
     while (top >= 0) {
         double *here = stack + top * STACK, *next = here + STACK;
-        const double low = here[8], width = here[9];
+        const double low = here[LOW], width = here[WIDTH];
         double least = here[0];
         for (int i = 1; i < NODES; i++) least = smallest(least, here[i]);
         if (least >= 0.0) {
             top--;
-        } else if (here[0] < 0.0 || top >= DEEPEST || width < 1e-15 * (low + width)) {
+        } else if (here[0] < 0.0 || top >= DEEPEST || width < TOLD_TIMES * (low + width)) {
             return low;
         } else if (here[0] > 0.0 && here[NODES - 1] < 0.0 && changes_once(here)) {
             return low + width * only_zero(here);
@@ -76,14 +88,14 @@ static double first_below(double *stack) {
                 next[i] = here[0];
                 for (int j = 0; j < NODES - 1 - i; j++) here[j] = 0.5 * (here[j] + here[j + 1]);
             }
-            here[8] = low + 0.5 * width;
-            here[9] = 0.5 * width;
-            next[8] = low;
-            next[9] = 0.5 * width;
+            here[LOW] = low + 0.5 * width;
+            here[WIDTH] = 0.5 * width;
+            next[LOW] = low;
+            next[WIDTH] = 0.5 * width;
             top++;
         }
     }
-    return 2.0;
+    return NO_TIME;
 }
 
 /* How far below zero a polynomial goes, at some points: its coefficients alone would say far too much. */
@@ -100,7 +112,8 @@ FOUR_AT_A_TIME static double depth_of(const double *c) {
     return -least;
 }
 
-/* Rows beyond a line by `blur` of their size somewhere along a curve, or within their group's radius of it; how many. */
+/* Rows beyond a line by `blur` of their size somewhere along a curve, or within their group's radius of it; how
+   many. */
 static int64_t crossings(const double *curve, double blur, const Data *data, const Pattern *pattern, const Desk *desk,
                          const Sought *sought) {
     const int64_t dim = data->dim, lines = data->lines, columns = dim + data->outputs, size = pattern->rows * columns;
@@ -121,7 +134,7 @@ static int64_t crossings(const double *curve, double blur, const Data *data, con
         }
         if (extent < NOTHING) continue;
         const double depth = blur * extent;
-        reach = 1.01 * sqrt((double)dim) * reach - depth + radius;
+        reach = ROOMY * sqrt((double)dim) * reach - depth + radius;
         for (int64_t line = 0; line < lines; line++) {
             const double sign = pattern->side[h * lines + line];
             double least = INFINITY;
@@ -135,9 +148,9 @@ static int64_t crossings(const double *curve, double blur, const Data *data, con
                 if (n == 0 && least > reach + depth) break;
             }
             const double beyond = least < 0.0 ? depth_of(c) : 0.0;
-            double x = least < 0.0 ? first_below(c) : 2.0;
-            if (x == 2.0 && radius > 0.0 && least < radius) x = NEAR_BY;
-            if (x != 2.0 && count < sought->room) {
+            double x = least < 0.0 ? first_below(c) : NO_TIME;
+            if (x == NO_TIME && radius > 0.0 && least < radius) x = NEAR_BY;
+            if (x != NO_TIME && count < sought->room) {
                 double *met = sought->met + 4 * count++;
                 met[0] = (double)h;
                 met[1] = (double)line;
@@ -156,7 +169,8 @@ static double whole_of(const double *work, const Data *data) {
     return whole;
 }
 
-/* Both margins of a slide, where `work` holds what `pulls` left there and `whole` all of it together, and how far it is beyond its end.
+/* Both margins of a slide, where `work` holds what `pulls` left there and `whole` all of it together, and how far it is
+   beyond its end.
 
    A slide on line l has ς s_l = μ with s_l = v·q_l < 0 and μ = −B·ẇ_free. Its margins are −s_l ± μ, both positive while
    |ς| < 1 and the line attracts, plus what ROUNDING of all the pulls may have made of them. */
@@ -199,7 +213,7 @@ static void look_at_node(int n, const double *curve, double begin, double length
     } else {
         outputs_of(z, data, pattern->side, pattern->active, desk->work);
         const double height = log_loss(desk->work, data);
-        values[3 * slides] = (height == height ? largest(height, -1e300) : height) - level;
+        values[3 * slides] = (height == height ? largest(height, LOWEST) : height) - level;
         pulls(desk->work, data, data->by_loss ? height : 0.0);
     }
     const double whole = whole_of(desk->work, data);
@@ -222,8 +236,8 @@ static void look_at_node(int n, const double *curve, double begin, double length
 int64_t scan(const double *curve, double begin, double length, double blur, const Data *data, const Pattern *pattern,
              double level, const Desk *desk, const Sought *sought) {
     const int64_t slides = pattern->count, functions = 3 * slides + (level > -INFINITY ? 1 : 0);
-    double first = 2.0;
-    for (int64_t i = 0; i <= slides; i++) sought->ended[i] = 2.0;
+    double first = NO_TIME;
+    for (int64_t i = 0; i <= slides; i++) sought->ended[i] = NO_TIME;
     for (int n = 0; functions > 0 && n < NODES; n++)
         look_at_node(n, curve, begin, length, data, pattern, level, desk, sought);
     for (int64_t i = 0; i < functions; i++) {

@@ -7,10 +7,16 @@
 
 #include "engine.h"
 
-#define ARC 1.0         /* e-folds of the fastest mode that are searched at once */
-#define SHORTEST 1e-13  /* part of an arc at which a zero is located */
-#define BEGUN 1e-12     /* part of a sum's terms by which rounding may move it */
-enum { OPEN = 64 };     /* halvings that are ever open at once: SHORTEST allows for 44 */
+/* E-folds of the fastest mode that are searched at once. Chosen: the bound on the second derivative is e times too
+   large at most, then. Were it larger, more halvings would be needed; were it smaller, there would be more arcs. */
+#define ARC 1.0
+#define SHORTEST 1e-13 /* part of an arc at which a zero is located; chosen: 450 times float64's rounding */
+/* Part of a sum's terms by which rounding may move it. Chosen: 4500 times float64's, for coefficients that are sums
+   themselves. Were it smaller, a sum that begins at zero would end there; were it larger, short dips would be passed
+   over. */
+#define BEGUN 1e-12
+enum { OPEN = 64 };    /* halvings that are ever open at once: SHORTEST allows for 44, as 2^-44 is 6e-14 */
+#define OVERSHOOT 0.25 /* of the distance to be reached: both ends, so far beyond the zero, are half of it apart */
 
 /* One sum; one that begins at zero exactly is what it has grown by: where its terms cancel nothing else is right. */
 typedef struct {
@@ -40,7 +46,7 @@ static double falling(const Sum *sum, double low, double high, double close) {
         if (value >= 0) low = time;
         else high = time;
         /* A little beyond Newton's end, so that the zero is enclosed from both sides. */
-        time = slope < 0 ? time - value / slope + (value >= 0 ? 0.25 : -0.25) * close : low;
+        time = slope < 0 ? time - value / slope + (value >= 0 ? OVERSHOOT : -OVERSHOOT) * close : low;
         if (!(low < time && time < high)) {
             time = 0.5 * (low + high);
             if (time <= low || time >= high) break;

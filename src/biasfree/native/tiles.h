@@ -1,10 +1,15 @@
-/* Products of matrices in tiles that are held in registers, and what classes make of their outputs; included by wide.c once for each kind of processor, which says
-   by ON(name) what the functions are called, by KIND how they are compiled, by PLUS(sum, one, other) how a product is
-   added, by MOST(one, other) how the larger number is taken and by CHOSEN(where, one, other) how a choice is made. */
+/* Products of matrices in tiles that are held in registers, and what classes make of their outputs; included by wide.c
+   once for each kind of processor, which says by ON(name) what the functions are called, by KIND how they are compiled,
+   by PLUS(sum, one, other) how a product is added, by MOST(one, other) how the larger number is taken and by
+   CHOSEN(where, one, other) how a choice is made.
+
+   A tile has up to four rows and three fours of columns, or eight rows of one: these twelve sums, a row's three fours
+   and one factor are the sixteen vector registers that AVX2 has. */
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* s(z) of so many numbers, fours: z in front of its line, slope·z behind it, which is less as the slope is below one. */
+/* s(z) of so many numbers, fours: z in front of its line, slope·z behind it, which is less as the slope is below
+   one. */
 KIND static void ON(shape)(const double *along, int64_t count, double slope, double *to) {
     for (int64_t i = 0; i < count; i += 4) {
         const Four z = *(const Four *)(along + i), behind = slope * z;
@@ -21,8 +26,8 @@ KIND static void ON(tilt)(const double *along, int64_t count, double slope, doub
     }
 }
 
-/* to = a·b, or to += a·b, for `rows` rows and `fours` fours of columns, both known where it is inlined; as is whether all
-   columns of a are taken, or only those it names. */
+/* to = a·b, or to += a·b, for `rows` rows and `fours` fours of columns, both known where it is inlined; as is whether
+   all columns of a are taken, or only those it names. */
 KIND INLINE void ON(tile)(Factor a, const double *b, int64_t b_row, int64_t length, double *to, int64_t to_row, int rows,
                           int fours, int add, int all) {
     const Four none = {0.0, 0.0, 0.0, 0.0};
@@ -112,29 +117,41 @@ KIND static void ON(dots)(const double *a, const double *q, int64_t lines, doubl
     for (; rows > 0; rows--, a += lines, to += to_row) ON(some_dots)(a, q, lines, to, to_row, columns, 1);
 }
 
+#define LEAST_POWER (-707.0)        /* e^−707 is 2^-1020: the least exponent of a normal number is −1022 */
+#define PER_LN_2 1.4426950408889634 /* 1/ln 2 */
+/* ln 2 in two parts, as in fdlibm: the first ends in zeros, so that its product with n is exact. */
+#define LN_2 6.93147180369123816490e-01
+#define LN_2_REST 1.90821492927058770002e-10
+#define EXPONENT 52                 /* bits of a float64 below its exponent */
+#define FEW_ODDS 1e-3               /* of ln(1 + x) five terms are enough: the next is x⁵/6 of it, 2e-16 */
+#define TERMS 14                    /* of e^x up to x¹³/13!: the next is 4e-18 at |x| = ln 2/2 */
+
 /* e^x of four numbers that are not positive; 0 below 2^-1020. With n = x/ln 2 rounded, e^(x − n ln 2) is its Taylor
-   polynomial (the next term is below 4e-18 there) and n goes to the exponent's bits. */
+   polynomial and n goes to the exponent's bits. */
 KIND INLINE void ON(put_exponential)(const Four *numbers, Four *to) {
-    static const double digits[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-                                    1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0};
-    const Four x = *numbers, least = {-707.0, -707.0, -707.0, -707.0};
+    static const double digits[TERMS] = {
+        1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+        1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0}; /* 1/13!, …, 1/0! */
+    const Four x = *numbers, least = {LEAST_POWER, LEAST_POWER, LEAST_POWER, LEAST_POWER};
     const Bits in_range = (Bits)(x > least);
     const double whole = 6755399441055744.0; /* 1.5·2^52: what is added to it is rounded, its last bits are n */
-    const Four shift = {whole, whole, whole, whole}, shifted = x * 1.4426950408889634 + shift, n = shifted - shift;
-    const Four left = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    const Four shift = {whole, whole, whole, whole}, shifted = x * PER_LN_2 + shift, n = shifted - shift;
+    const Four left = (x - n * LN_2) - n * LN_2_REST;
     Four sum = {digits[0], digits[0], digits[0], digits[0]};
-    for (int i = 1; i < 14; i++) {
+    for (int i = 1; i < TERMS; i++) {
         const Four digit = {digits[i], digits[i], digits[i], digits[i]};
         sum = PLUS(digit, sum, left);
     }
-    *to = (Four)(in_range & ((Bits)sum + ((Bits)shifted << 52))) + 0.0 * x; /* what is no number stays none */
+    *to = (Four)(in_range & ((Bits)sum + ((Bits)shifted << EXPONENT))) + 0.0 * x; /* what is no number stays none */
 }
 
-/* q of a block whose lines have a sample each, at t = 1, under cross-entropy on the time clock, in place of even: y − p, of
-   the class in front from the probability of all others. Returns the samples' losses, summed up: how far the class in front
-   is ahead of that of each sample, and ln(1 + odds of all others). Lines that fill the block up have no y. */
+/* q of a block whose lines have a sample each, at t = 1, under cross-entropy on the time clock, in place of even: y −
+   p, of the class in front from the probability of all others. Returns the samples' losses, summed up: how far the
+   class in front is ahead of that of each sample, and ln(1 + odds of all others). Lines that fill the block up have no
+   y. */
 KIND static double ON(put_class_pulls)(double *even, const double *y, int64_t lines, int64_t outputs, double samples) {
-    const Four none = {0.0, 0.0, 0.0, 0.0}, one = {1.0, 1.0, 1.0, 1.0}, few = {1e-3, 1e-3, 1e-3, 1e-3};
+    const Four none = {0.0, 0.0, 0.0, 0.0}, one = {1.0, 1.0, 1.0, 1.0};
+    const Four few = {FEW_ODDS, FEW_ODDS, FEW_ODDS, FEW_ODDS};
     Four odds = one, small = none; /* of lines that count once: Π(1 + odds), and Σ ln(1 + odds) where these are small */
     const double share_of_one = 1.0 / samples;
     double total = 0.0;
@@ -185,3 +202,10 @@ KIND static double ON(put_class_pulls)(double *even, const double *y, int64_t li
 #undef MOST
 #undef CHOSEN
 #undef INLINE
+#undef LEAST_POWER
+#undef PER_LN_2
+#undef LN_2
+#undef LN_2_REST
+#undef EXPONENT
+#undef FEW_ODDS
+#undef TERMS

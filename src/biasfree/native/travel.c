@@ -11,8 +11,13 @@
 
 enum { DONE = 0, ELSE = 1, NO_STEP = 2, AT_ZERO = 3 }; /* why a course ends */
 
-#define FLOOD 200       /* events without any time between them that are taken here */
-#define SLOW 2e-4       /* of its size, what the network moves in a step where rest is looked for */
+/* Events without any time between them that are taken here. Chosen: far more than rows meet lines at once, below the
+   1000 after which Python says that the flow is stuck (_state.py). */
+#define FLOOD 200
+#define NO_WAIT 1e-14 /* part of the time so far that is none between events; chosen: ten times TOLD_TIMES */
+/* Of its size, what the network moves in a step where rest is looked for. Chosen: were it larger, it would be looked
+   for in vain more often, which costs; were it smaller, a network that comes to rest would take more explicit steps. */
+#define SLOW 2e-4
 
 /* Something happened. */
 static void noted(const Room *room, Course *course, double time, int64_t row, int64_t line, int64_t kind) {
@@ -45,7 +50,7 @@ static double planned(const Course *course, const Method *method, const Room *ro
     const Pace *pace = &course->pace;
     double length = smallest(biasfree_pace_step(pace, method->number), biasfree_pace_longest(pace, method->number));
     *allowed = *room->limits;
-    if (room->data->by_loss) { /* residuals are e^−m/L there: what counts is a margin's own error, not its relative one */
+    if (room->data->by_loss) { /* residuals are e^−m/L there: a margin's own error counts, not its relative one */
         const double *start = room->desk->rows + START * room->pattern->rows * (room->data->dim + room->data->outputs);
         allowed->rtol /= largest(1.0, -pulls_here(start, room->data, room->pattern, room->desk->work));
     }
@@ -152,7 +157,7 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
     course->why = DONE;
     memcpy(start, z, sizeof(double) * (size_t)size);
     while (course->taken < course->steps && course->time < course->left) {
-        const double least = 1e-15 * (course->began + course->time) + 1e-300;
+        const double least = TOLD_TIMES * (course->began + course->time) + TINY;
         Limits allowed;
         if (course->pace.accepted + course->pace.rejected >= course->attempts) break;
         const Method *method = methods + biasfree_pace_method(&course->pace, methods);
@@ -169,9 +174,10 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         reach_of_groups(data, pattern, apart, desk);
         const int64_t crossings = scan(trial->curves + course->taken * NODES * size, 0.0, length, BLUR, data, pattern,
                                        course->level, desk, sought);
-        Event event = {2.0, -1, -1, 1};
+        Event event = {NO_TIME, -1, -1, 1};
         if (crossings >= 0) event = first_event(&room, course, course->taken, length, crossings, &allowed);
-        if (crossings == sought->room || course->events + sought->room + data->lines >= record->room || !event.plain || flood > FLOOD) {
+        if (crossings == sought->room || course->events + sought->room + data->lines >= record->room || !event.plain ||
+            flood > FLOOD) {
             memcpy(start, z, sizeof(double) * (size_t)size);
             *course = before;
             course->why = ELSE;
@@ -179,12 +185,12 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         }
         course->inadmissible = largest(course->inadmissible, inadmissible(&room, event.x));
         fresh = arrive(course, method, length, &event, crossings, &room);
-        flood = event.x <= 1.0 && event.x * length <= 1e-14 * (course->began + course->time) ? flood + 1 : 0;
+        flood = event.x <= 1.0 && event.x * length <= NO_WAIT * (course->began + course->time) ? flood + 1 : 0;
         keep_balance(own, course->time, data, pattern, 0, 0, start);
         memcpy(z, start, sizeof(double) * (size_t)size);
         if (course->why == AT_ZERO || course->pace.stiff >= course->stiff) break;
-        if (has_faded(own, pattern) || has_parted(z, pattern, data->dim + data->outputs, course->outgrown, record->scratch))
-            break;
+        if (has_faded(own, pattern)) break;
+        if (has_parted(z, pattern, data->dim + data->outputs, course->outgrown, record->scratch)) break;
         if (!fresh && course->pace.accepted >= course->look && is_slow(course, &room, size)) break;
     }
     if (fresh) attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, &none, limits, methods, apart->share, trial, desk);

@@ -6,12 +6,19 @@
 #include "engine.h"
 #include "pace.h"
 
-#define AT_A_BOUND 1e-11 /* of an interval's end, what rounding makes of it */
-#define VANISHED 1e-9 /* |v|/|w| of a sliding row whose v is zero */
-#define UNFELT 0.01 /* part of its tolerance that crossings may move a row by in a step and not be felt */
+/* Of the ends of [−1, 1] what rounding makes, and of a pull. Chosen: a hundred times ROUNDING, as ς is a quotient of
+   pulls. Were it smaller, rounding would hold rows that leave; were it larger, rows would leave that are held. */
+#define AT_A_BOUND 1e-11
+/* |v|/|w| of a sliding row whose v is zero. Chosen: v is as near to zero as the time of the event is known, 1e-15 of a
+   step, times what v changes by in the step. Were it smaller, rounding would decide; larger, v would be cut that is
+   there. */
+#define NO_V 1e-9
+/* Part of its tolerance that crossings may move a row by in a step and not be felt. Chosen: a hundred such steps spend
+   what one step may. Were it larger, errors would be; were it smaller, more crossings would end steps. */
+#define UNFELT 0.01
 
-/* Events that are plain, but not the usual ones: a row gets to w = 0, where all lines meet and others may have to decide
-   what follows; v of a sliding row vanishes. */
+/* Events that are plain, but not the usual ones: a row gets to w = 0, where all lines meet and others may have to
+   decide what follows; v of a sliding row vanishes. */
 enum { TO_ZERO = 2, V_TURNS = 3 };
 enum { CROSSED = 0, SLIDES = 1, LEFT = 2, BRANCHED = 3, STAYED = 4 }; /* what a row does at an event */
 
@@ -56,7 +63,8 @@ typedef struct {
     int plain;         /* 1, TO_ZERO or V_TURNS; 0: not at all */
 } Event;
 
-typedef struct { double strength, rest, noise, whole; } Met; /* v·q_l, d_lᵀ of ẇ without line l's ς, and their rounding */
+/* v·q_l, d_lᵀ of ẇ without line l's ς, and their rounding. */
+typedef struct { double strength, rest, noise, whole; } Met;
 
 /* decide.c */
 void pulls_at(const Room *room, double time);

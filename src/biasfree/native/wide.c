@@ -1,23 +1,28 @@
 /* The velocity of a two-layer network of many neurons on many lines.
 
    The outputs on a line are t·lin + |t|·even with even = b Σ v s(wᵀd), where s(z) is z in front of the line and slope·z
-   behind it: slope −1 makes |z|, and lin is then a linear network's. Where all samples of each line are on one side, s may
-   be the network's own activation instead, and there is no lin.
+   behind it: slope −1 makes |z|, and lin is then a linear network's. Where all samples of each line are on one side, s
+   may be the network's own activation instead, and there is no lin.
 
-   Lines come in blocks, each with its samples (a Data of its own; lines that fill a block up have none and no direction).
-   Dimensions in which all lines of a block are zero, as the margins of pictures are, are left out of it.
-   All that a block needs stays in the processor's cache: its neurons' wᵀd, its outputs, its pulls, and what these pull at
-   the neurons. Only sums leave it. Products are made in tiles of four rows and up to twelve columns, held in registers
-   (tiles.h). Where the processor multiplies and adds at once, rounding once, that is used: as with any matrix library,
-   the last digit depends on the processor. */
+   Lines come in blocks, each with its samples (a Data of its own; lines that fill a block up have none and no
+   direction). Dimensions in which all lines of a block are zero, as the margins of pictures are, are left out of it.
+   All that a block needs stays in the processor's cache: its neurons' wᵀd, its outputs, its pulls, and what these pull
+   at the neurons. Only sums leave it. Products are made in tiles of four rows and up to twelve columns, held in
+   registers (tiles.h). Where the processor multiplies and adds at once, rounding once, that is used: as with any matrix
+   library, the last digit depends on the processor. */
 
 #include "crew.h"
 #include "engine.h"
 
 enum { SET = 0, ADD = 1 }; /* what is done with a product */
-enum { GROUP = 16, BLOCK = 96 }; /* neurons whose pulls are made together, lines of a block at most */
+/* Neurons whose pulls are made together, and lines of a block at most. Chosen: multiples of a tile's four rows and
+   twelve columns, whose GROUP × BLOCK numbers are 12 KB and stay in the nearest cache. Were they larger, they would
+   leave it; were they smaller, tiles would be begun more often. */
+enum { GROUP = 16, BLOCK = 96 };
 #define ALIGNED __attribute__((aligned(64))) /* to cache lines, as Python aligns what blocks read */
-#define LEAST_TOTAL 1e-280 /* of losses, above what underflows */
+/* Of losses, so far above float64's least normal number, 2e-308, that what has underflowed is no part of them. Chosen;
+   below it the level is found by itself, from logarithms. */
+#define LEAST_TOTAL 1e-280
 
 typedef int64_t Bits __attribute__((vector_size(32), aligned(8), may_alias));
 
@@ -37,7 +42,8 @@ typedef struct { double *along, *work, *columns, *all, *bent_w, *bent_v; } Room;
 
 static int64_t fours(int64_t count) { return (count + 3) / 4 * 4; }
 
-/* A factor of a product, row by row: entry (r, i) is at r·row + i·step, or at r·row + kept[i] where columns are named. */
+/* A factor of a product, row by row: entry (r, i) is at r·row + i·step, or at r·row + kept[i] where columns are
+   named. */
 typedef struct {
     const double *at;
     int64_t row, step;
@@ -90,7 +96,8 @@ static void given_back(const Wide *wide, int64_t n, const double *from, int64_t 
 /* Whether s(z) tells by its sign on which side z is, so that it can take the place of z. */
 static int tells_side(const Wide *wide) { return wide->slope >= 0; }
 
-/* What a block puts out, lin and even, to `work`; z = wᵀd of all neurons to `along`, or s(z) where that tells the side. */
+/* What a block puts out, lin and even, to `work`; z = wᵀd of all neurons to `along`, or s(z) where that tells the
+   side. */
 static void block_outputs(const Wide *wide, int64_t n, const double *w, const double *v, const double *linear,
                           const Room *room) {
     const Data *data = wide->blocks + n;
@@ -136,8 +143,8 @@ static void block_pulls(const Wide *wide, int64_t n, const double *v, const Room
     }
 }
 
-/* The numbers that sums take: Σ p dᵀ, (outputs, padded), Σ s' (qᵀv) dᵀ, (width, padded), and Σ s(wᵀd) qᵀ, (width, outputs
-   padded). */
+/* The numbers that sums take: Σ p dᵀ, (outputs, padded), Σ s' (qᵀv) dᵀ, (width, padded), and Σ s(wᵀd) qᵀ, (width,
+   outputs padded). */
 static int64_t sums_size(const Wide *wide) {
     return (wide->outputs + wide->width) * wide->padded + wide->width * wide->outputs_padded;
 }
@@ -215,7 +222,8 @@ static int is_nothing(const double *row, int64_t count) {
     return 1;
 }
 
-/* The velocity from all sums; Σ p dᵀ, (outputs, dim), is what all neurons share. `turned` is its transpose, outputs padded. */
+/* The velocity from all sums; Σ p dᵀ, (outputs, dim), is what all neurons share. `turned` is its transpose, outputs
+   padded. */
 static void put_velocity(const Wide *wide, const double *w, const double *v, const Room *sums, double *pull,
                          double *turned, double *moving) {
     const int64_t dim = wide->dim, width = wide->width, outputs = wide->outputs, padded = wide->padded;
@@ -240,8 +248,8 @@ static void put_velocity(const Wide *wide, const double *w, const double *v, con
     }
 }
 
-/* The velocity of w, (width, dim), and v, (outputs, width), in one row, to `moving`, and the blocks' levels as far as they
-   cost next to nothing. `linear` and `pull` are (outputs, dim). */
+/* The velocity of w, (width, dim), and v, (outputs, width), in one row, to `moving`, and the blocks' levels as far as
+   they cost next to nothing. `linear` and `pull` are (outputs, dim). */
 PUBLIC void biasfree_wide_velocity(const Wide *wide, const double *weights, int64_t threads, double *linear, double *pull,
                                    double *levels, double *moving) {
     const double *w = weights, *v = weights + wide->width * wide->dim;

@@ -1,14 +1,19 @@
 /* Where a row of the plane goes from w = 0, where all lines are met at once.
 
-   The rule is that of `from_zero` in biasfree/switching/_filippov.py: repelling lines are passed straight on, attracting
-   ones take the ς that make the pull least, and where that leads to another side of a repelling line than was assumed,
-   that side is taken and the rule applied again. It is plain where one line was slid on and at most two attract, and
-   where something pulls in the end; else others decide. */
+   The rule is that of `from_zero` in biasfree/switching/_filippov.py: repelling lines are passed straight on,
+   attracting ones take the ς that make the pull least, and where that leads to another side of a repelling line than
+   was assumed, that side is taken and the rule applied again. It is plain where one line was slid on and at most two
+   attract, and where something pulls in the end; else others decide. */
 
 #include "travel.h"
 
+/* Lines that a meeting has room for. Chosen: 512 bytes; with more lines Python decides. */
 enum { MOST_LINES = 16 };
-#define INDEPENDENT 1e-9 /* sine of the angle between two lines that are not one */
+/* Turns beyond one for each line. Chosen: ties may flip a line back; where these are not enough Python decides. */
+enum { SPARE_TURNS = 2 };
+/* Sine of the angle between two lines that are not one. Chosen: solving for both ς divides by it, so that seven digits
+   are left. Were it smaller, rounding would decide; were it larger, Python would more often. */
+#define INDEPENDENT 1e-9
 
 typedef struct {
     double directions[MOST_LINES][2], strength[MOST_LINES], side[MOST_LINES], drift[2];
@@ -68,7 +73,8 @@ static int climb(Meeting *at, double *pull) {
             if (count == 2) return 0;
             held[count++] = line;
         }
-    for (int64_t turn = 0; turn < at->lines + 2; turn++) { /* each flips a repelling line for good, but for ties */
+    /* Each turn flips a repelling line for good, but for ties. */
+    for (int64_t turn = 0; turn < at->lines + SPARE_TURNS; turn++) {
         int wrong = 0;
         pull_on(at, 0, pull);
         if (count == 1) at->side[held[0]] = least_beside(at, held[0], pull);
