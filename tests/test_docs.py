@@ -56,3 +56,14 @@ def test_functions_named_in_the_theory_page_exist() -> None:
         home = biasfree.measure if name.startswith("measure.") else biasfree.theory
         # `is_linear` and the like are attributes of a result, named beside the function that gives it.
         assert hasattr(home, name.removeprefix("measure.")) or hasattr(biasfree.theory.ParityForm, name), name
+
+
+def test_every_file_of_the_engine_has_its_place_in_the_documentation() -> None:
+    text = (ROOT / "docs" / "exact.md").read_text("utf-8")
+    package = ROOT / "src" / "biasfree"
+    modules = {path.stem for path in (package / "dynamics" / "exact").glob("_*.py")} - {"__init__"}
+    sources = {path.name for path in (package / "native").iterdir() if path.suffix in {".c", ".h"}}
+    named = {name.removesuffix(".py") for name in re.findall(r"`(?:native/)?(_?\w+(?:\.py|\.c|\.h)?)`", text)}
+    assert modules | sources <= named
+    known = sources | {path.stem for path in package.rglob("*.py")}
+    assert {name for name in named if name.endswith((".c", ".h")) or name.startswith("_")} <= known

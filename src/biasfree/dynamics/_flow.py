@@ -72,8 +72,8 @@ def gradient_flow(
             Tsit5 for linear networks and for symmetric data with several outputs, RKC for two layers from rtol 1e-4 on,
             and Bosh3 for all others and on the loss clock, where kinks make a low order cheaper; there, on generic data
             of hundreds of samples and neurons, steps chatter and are no better than descent at a small rate. If the
-            exact flow gets stuck, adaptive steps go on from where it stands; if its result is not to be trusted, they
-            begin again. ``settings["because"]`` says why.
+            exact flow gets stuck, adaptive steps go on from where it stands; if its result is not to be trusted, it
+            is found once more at a hundredth of rtol, and if need be by adaptive steps. ``settings["because"]`` tells.
         rtol: relative tolerance of a step, neuron by neuron.
         atol: absolute tolerance of adaptive steps; far below the initial weights by default. The exact flow does not
             use it: every neuron is judged by its own size.

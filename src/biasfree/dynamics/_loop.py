@@ -115,7 +115,7 @@ def _budget(integrator: Integrator, plan: Plan, recorder: Recorder, attempts: in
 
 
 def joined(stretches: Sequence[Stretch]) -> tuple[Stretch, ...]:
-    """One stretch for consecutive ones of the same kind; those without length or steps are left out."""
+    """One stretch for consecutive ones of the same kind; those without length are left out."""
     result: list[Stretch] = []
     for stretch in stretches:
         if result and result[-1].how == stretch.how:

@@ -48,7 +48,7 @@ class Trajectory(Shown):
         dataset: what it was trained on.
         settings: method, loss, tolerances, ….
         status: how it ended: ``name`` and ``message``.
-        counts: evaluations of the gradient, accepted, rejected and forced steps, smallest step.
+        counts: evaluations of the gradient, accepted, rejected and chattering steps, smallest step, work.
         events: of the exact flow, what every neuron did at which line and when; else None.
         stretches: by what the run was integrated: (begin, end, how, steps) of every stretch.
         admissibility: gauge 3, of the exact flow: the largest amount by which a slide broke the rule that holds it

@@ -3,7 +3,7 @@
 A step gives its way as one or more **arcs**, each a curve of degree 7 (``_kernels``). Along it
 
 - a row meets a line: wᵀd_l changes sign;
-- a slide ends: |ς| reaches 1, or its line stops attracting (both margins of ``_kernels._margins`` are functions of
+- a slide ends: |ς| reaches 1, or its line stops attracting (both margins in ``native/search.c`` are functions of
   time that must stay positive; they are interpolated at eight points of each arc);
 - the v of a sliding row turns: v·v_begin changes sign;
 - the loss falls to a level.
@@ -163,7 +163,7 @@ def scanned(
     radius: np.ndarray,
     slack: float = BLUR,
 ) -> tuple[int, Sought]:
-    """The number of crossings along a curve, and all that was found; ``slack`` is its own error (``_crossings``)."""
+    """The number of crossings along a curve, and all that was found; ``slack`` is its own error (``real``)."""
     room = _usual(pattern)
     while True:
         desk, sought = room_for(curve.shape, data, pattern, room)
