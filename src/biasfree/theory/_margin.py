@@ -25,6 +25,9 @@ _TOUCHING = 1e-13
 _VANISHED = 1e-14
 # Largest violation of an optimality condition, relative to its terms, of a result that is handed out.
 _OPTIMAL = 1e-10
+# Margin, 1 but for rounding, below which a sample is not clearly on its side; and what w is moved by, relatively, to
+# bring it there: a few units of rounding.
+_CLEAR, _PUSH = 0.5, 4 * _EPSILON
 _SHIFTS = 30
 
 
@@ -112,7 +115,7 @@ def max_margin(dataset: Dataset) -> MaxMargin:
             f"{_combination(answer)}. Remove such samples, or see whether max_margin_with_bias will do."
         )
     support, multipliers, weights = least_norm(_signed(dataset), np.ones(dataset.samples))
-    solution = None if weights is None else _optimal(dataset, weights, 0.0, support, multipliers)
+    solution = None if weights is None else _optimal(dataset, _cleared(dataset, weights), 0.0, support, multipliers)
     if solution is None:
         raise _too_narrow(dataset)
     return solution
@@ -243,6 +246,7 @@ def _on_working_set(
             break
         kappa *= gap
         if kappa < _TOUCHING:
+            support = np.flatnonzero(shares > _VANISHED * shares.max())
             return support, shares[support], None
     while True:
         weights, shares = _met(unit[support], levels[support])
@@ -305,10 +309,20 @@ def _optimal(
     slack = (margins - 1) / (1 + lengths * norm + abs(bias))
     off = np.linalg.norm(weights - (multipliers * labels[support]) @ inputs[support]) / (multipliers @ lengths[support])
     residual = float(max(0.0, -slack.min(), np.abs(slack[support]).max(), off))
-    if residual > _OPTIMAL or margins.min() < 0.5:
+    if residual > _OPTIMAL or margins.min() < _CLEAR:
         return None
     order = np.argsort(support)
     return MaxMargin(weights, bias, 1 / norm, support[order], multipliers[order], residual, dataset.samples)
+
+
+def _cleared(dataset: Dataset, weights: Float[np.ndarray, "dim"]) -> Float[np.ndarray, "dim"]:
+    """Weights that leave far samples on the wrong side, by rounding, moved by as much towards the right one."""
+    signed = _signed(dataset)
+    low = signed[signed @ weights < _CLEAR]
+    if not len(low):
+        return weights
+    ways = (low / np.linalg.norm(low, axis=1)[:, None]).sum(axis=0)
+    return weights + _PUSH * np.linalg.norm(weights) * ways
 
 
 def _too_narrow(dataset: Dataset) -> ValueError:
