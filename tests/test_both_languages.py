@@ -147,7 +147,7 @@ NAMED: dict[str, dict[str, float]] = {
     "engine.h": {
         **{name: getattr(_data, name) for name in ("SQUARE", "LOGISTIC", "EXPONENTIAL", "CROSS_ENTROPY")},
         "START": _arrays.START, "NODES": len(_methods.NODES), "STAGES": _methods.TABLES.a.shape[1],
-        "MOST_OUTPUTS": _kicks._MOST_OUTPUTS, "NEAR_BY": _kernels.NEAR, "BLUR": _kernels.BLUR,
+        "MOST_OUTPUTS": _kicks._MOST_OUTPUTS, "BLUR": _kernels.BLUR,
         "ROUNDING": _kernels.ROUNDING,
     },
     "pace.h": {"LONG": _methods.ORDER_8.number, "SHORT": _methods.ORDER_5.number},

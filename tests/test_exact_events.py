@@ -18,13 +18,16 @@ from biasfree.dynamics.exact._carried import Carried
 from biasfree.dynamics.exact._data import Data, by_line
 from biasfree.dynamics.exact._events import Arcs, happenings, scanned, search
 from biasfree.dynamics.exact._field import pulls_of, velocity
-from biasfree.dynamics.exact._kernels import NEAR, scan
+from biasfree.dynamics.exact._kernels import scan
 from biasfree.dynamics.exact._methods import basis
 from biasfree.dynamics.exact._sliding import decide, nobody_slides, written
 from biasfree.lines import lines
 from biasfree.native import library
 from biasfree.switching import Settled, from_zero, settle
 from tests.exact_reference import reference_flow
+from tests.test_both_languages import numbers
+
+NEAR_BY = numbers("engine.h")["NEAR_BY"]
 
 seeds = st.integers(0, 10**6)
 
@@ -89,7 +92,7 @@ class TestScan:
         dip = np.array([middle**2, -middle * (1 - middle), (1 - middle) ** 2]) + 1e-12
         positive = np.random.default_rng(seed).uniform(0.2, 1, size=6)
         assert first_crossing(product(dip, positive)) == 2.0
-        assert first_crossing(product(dip, positive), radius=1.0) == NEAR
+        assert first_crossing(product(dip, positive), radius=1.0) == NEAR_BY
 
     @given(st.lists(st.floats(0.02, 0.98), min_size=2, max_size=5, unique=True))
     def test_the_first_of_many_roots(self, roots: list[float]) -> None:

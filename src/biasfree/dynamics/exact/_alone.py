@@ -159,15 +159,17 @@ def join(
         if kicks is not None:
             return Joined(0.0, 1.0, None, None, kicks.crossed, np.zeros(0), 0.0, step, _NOT_GIVEN, kicks)
     stop, end, light = _sorted(step, felt, limits, pulls, heavy)
-    ways, added, energy, given, decided = None, np.zeros(step.curve.shape[1:]), 0.0, _NOT_GIVEN, 0
+    gone = _Gone(None, end, np.zeros(step.curve.shape[1:]), 0.0, _NOT_GIVEN, 0)
     if light:
-        ways, end, added, energy, given, decided = _gone(step, light, limits, end)
-        if ways is None:
-            stop, end = felt[0], felt[0].time
-    ending = stop if stop is not None and stop.time <= end else None
-    begin = light[0].time if ways is not None else end
-    passed = _passed(step, crossings, unfelt, end)
-    return Joined(begin, end, ending, ways, passed, added, energy, step, given, decided=decided)
+        gone = _gone(step, light, limits, end)
+        if gone.ways is None:
+            stop, gone = felt[0], gone._replace(end=felt[0].time)
+    ending = stop if stop is not None and stop.time <= gone.end else None
+    begin = light[0].time if gone.ways is not None else gone.end
+    passed = _passed(step, crossings, unfelt, gone.end)
+    return Joined(
+        begin, gone.end, ending, gone.ways, passed, gone.added, gone.energy, step, gone.given, decided=gone.decided
+    )  # fmt: skip
 
 
 def _passed(step: Step, crossings: Crossings, unfelt: np.ndarray, end: float) -> Crossings:
@@ -178,10 +180,27 @@ def _passed(step: Step, crossings: Crossings, unfelt: np.ndarray, end: float) ->
     return crossings.take(unfelt[rows] & beyond & (crossings.times <= end))
 
 
-def _gone(
-    step: Step, light: list[Event], limits: Limits, end: float
-) -> tuple[Ways | None, float, Float[np.ndarray, "rows columns"], float, np.ndarray, int]:
-    """Ways of rows alone, or none, the step's end, what is added to rows and energy, the pulls, and ``decided``."""
+class _Gone(NamedTuple):
+    """Ways of rows alone, and what comes of them.
+
+    Attributes:
+        ways: theirs, or none.
+        end: the x at which the step ends.
+        added, energy: to all rows and to their energy, to first order.
+        given: the pulls along the step.
+        decided: events of theirs that were not plain.
+    """
+
+    ways: Ways | None
+    end: float
+    added: Float[np.ndarray, "rows columns"]
+    energy: float
+    given: np.ndarray
+    decided: int
+
+
+def _gone(step: Step, light: list[Event], limits: Limits, end: float) -> _Gone:
+    """Follow rows that go alone."""
     lin, even = line_outputs(on_curve(AT_NODES, step.curve), step.data, step.pattern.side)
     mass = np.empty(len(lin))
     p, q = line_forces(lin, even, step.data, mass=mass)
@@ -193,9 +212,9 @@ def _gone(
             break
         ratio, added, energy = _felt(step, ways, begin, end, (lin, even), given, limits)
         if ratio <= 1:
-            return ways, end, added, energy, given, decided
+            return _Gone(ways, end, added, energy, given, decided)
         end = begin + (end - begin) * max(_SHORTEST, _CAREFUL * ratio ** (-1 / 3))
-    return None, end, step.curve[0], 0.0, given, decided
+    return _Gone(None, end, step.curve[0], 0.0, given, decided)
 
 
 def _unfelt(

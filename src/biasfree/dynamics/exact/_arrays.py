@@ -161,7 +161,7 @@ class _Sought(NamedTuple):
     """Room for what is found along a curve; times are x ∈ [0, 1], and 2 for what does not happen."""
 
     # Row, line and time of those that meet, and how far beyond at most, as part of the row's size; (room, 4).
-    # Time NEAR: they only come within the row's radius.
+    # Time NEAR_BY (native/engine.h): they only come within the row's radius.
     met: np.ndarray
     ended: np.ndarray  # when each slide ends, and when the loss is at the level; (slides + 1,)
     beyond: np.ndarray  # at each node, how far each slide is beyond its end, as part of all pulls; (8, slides)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -145,17 +146,28 @@ class Exact:
         )  # fmt: skip
 
 
-def _done(state: State) -> tuple[int, float, int, int, int]:
-    """Evaluations, multiplications, events, those of rows alone that were decided, and systems solved, so far."""
+class _Done(NamedTuple):
+    """What has been done so far; events that were not plain were ``decided``, systems of equations ``solved``."""
+
+    evaluations: float
+    multiplications: float
+    events: float
+    decided: float
+    solved: float
+
+
+def _done(state: State) -> _Done:
     pace = state.pace
-    return pace.evaluations, pace.algebra, len(state.noted), pace.decided, WORK.solved
+    return _Done(pace.evaluations, pace.algebra, len(state.noted), pace.decided, WORK.solved)
 
 
-def _worked(piece: Piece, state: State, before: tuple[int, float, int, int, int]) -> float:
+def _worked(piece: Piece, state: State, before: _Done) -> float:
     """What a piece has cost, in units of ``dynamics._work``."""
-    evaluations, *others = (new - old for new, old in zip(_done(state), before, strict=True))
-    units = np.array([_ALGEBRA, _EVENT, _DECIDED, _SOLVED])
-    return _PIECES.get(How(piece.how), _PIECE) + _PRODUCT * state.products * evaluations + float(units @ others)
+    done = _Done(*(new - old for new, old in zip(_done(state), before, strict=True)))
+    return (
+        _PIECES.get(How(piece.how), _PIECE) + _PRODUCT * state.products * done.evaluations
+        + _ALGEBRA * done.multiplications + _EVENT * done.events + _DECIDED * done.decided + _SOLVED * done.solved
+    )  # fmt: skip
 
 
 def _ended(piece: Piece, status: Status) -> Piece:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,15 @@ _STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which
 _MOST_SKIPPED = 64  # steps after which crossings are tried together again where that failed; chosen: cost alone
 _AT_ONCE = 100_000  # numbers of networks that are made at once of a piece; chosen: memory
 _FIRST = 0.05  # of the time in which the start would move by its own size, the first step; chosen: its error decides
+
+
+class _Taken(NamedTuple):
+    """Steps, their order, who comes near a line in the last one, and what happens there."""
+
+    steps: Steps
+    order: int
+    met: Crossings
+    events: list[Event]
 
 
 class Explicit:
@@ -61,7 +71,7 @@ class Explicit:
             taken = self._taken(until - began)
             if isinstance(taken, Status):
                 return self._failed(taken)
-            steps, order, met, events = taken
+            steps, how, met = taken.steps, self._how(taken.order), taken.met
             now.z, state.energy = steps.curves[-1, 0].copy(), float(steps.energies[-1, 0])
             if not now.split(met.pairs, now.radius(), state.pace.long):
                 break
@@ -70,10 +80,10 @@ class Explicit:
             self._merged_at, self._merge_wait = state.pace.accepted, min(2 * self._merge_wait, _MERGE_SELDOM)
             if len(steps.curves) > 1:
                 steps = steps.without_last()
-                return self._piece(steps, self._how(order), view, began, until)
+                return self._piece(steps, how, view, began, until)
             view = state.view()
-        ended = self._end(steps, events, met, until, began)
-        return self._piece(steps, self._how(order), view, began, until, ended)
+        ended = self._end(steps, taken.events, met, until, began)
+        return self._piece(steps, how, view, began, until, ended)
 
     def _travelled(self, until: float) -> Piece | None:
         """Steps through plain events; None where the next one is not plain."""
@@ -129,8 +139,8 @@ class Explicit:
         view, z, energy, time = state.view(), state.carried.z, state.energy, state.time
         return Piece(time, time, lambda t: view.point(z, energy, t), How.ORDER_8, 0, ended=status)
 
-    def _taken(self, left: float) -> tuple[Steps, int, Crossings, list[Event]] | Status:
-        """Steps, their order, who comes near a line in the last one and what happens there; or why there are none."""
+    def _taken(self, left: float) -> _Taken | Status:
+        """Take steps; or say why there are none."""
         state, pace, plan = self.state, self.state.pace, self.state.plan
         smallest = _unresolved(state.time)
         while True:
@@ -147,7 +157,7 @@ class Explicit:
                 return _status.no_smaller_step(plan.axis, state.time)
         steps = Steps.of(state.trial, marched.steps)
         events, met = self._met(steps.curves[-1], marched.crossings, desk, sought)
-        return steps, method.order, met, events
+        return _Taken(steps, method.order, met, events)
 
     def _together(self) -> int:
         """How many steps may be taken before something must be looked after."""

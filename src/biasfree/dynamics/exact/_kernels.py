@@ -17,7 +17,6 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._methods import AT_NODES, FROM_NODES, NODES, ORDER_5, ORDER_8, TABLES, Method
 from biasfree.native import WHOLE, address, library, structure
 
-NEAR = 3.0  # the time of a crossing that only comes within a group's radius
 BLUR = 1e-12  # a row has met a line when it is beyond it by this part of its size: above what rounding makes of wᵀd = 0
 ROUNDING = 1e-13  # of all pulls together, what rounding may have made of one: 16 digits less what sums of many lose
 

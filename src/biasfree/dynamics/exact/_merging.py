@@ -19,7 +19,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -54,6 +54,15 @@ class Shapes(NamedTuple):
     def with_more(self, kept: Int[np.ndarray, "kept"], groups: Sequence[Group]) -> "Shapes":
         """Of some of the groups, in order, and others after them."""
         return Shapes(*(np.concatenate([old[kept], new]) for old, new in zip(self, Shapes.of(groups), strict=True)))
+
+
+class _Parts(NamedTuple):
+    """Parts that neurons have in rows, neuron by neuron: which row and how much; how many each has; and the neurons."""
+
+    row: Int[np.ndarray, "parts"]
+    part: Float[np.ndarray, "parts"]
+    many: Int[np.ndarray, "neurons"]
+    neuron: Int[np.ndarray, "neurons"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,8 @@ class Merged:
         return self.with_more(first, formed, rows), np.concatenate([first, others]).astype(int)
 
     @functools.cached_property
-    def _apart(self) -> dict[str, Any]:
+    def _spreads(self) -> dict[int, Float[np.ndarray, "2 passive"]]:
+        """Of ``apart``, by how many are left out."""
         return {}
 
     @functools.cached_property
@@ -158,11 +168,8 @@ class Merged:
         return [(index, self.groups[index]) for index in some]
 
     @functools.cached_property
-    def _several(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Every neuron's part in every row of groups of several, neuron by neuron; large groups are left out.
-
-        Rows and parts of all, how many each neuron has, and the neurons.
-        """
+    def _several(self) -> _Parts:
+        """Parts of the neurons of groups of several; large groups are left out."""
         shapes = self.shapes
         some = np.flatnonzero(~shapes.single & (shapes.members * shapes.rows <= LARGE))
         members, rows, groups = shapes.members[some], shapes.rows[some], [self.groups[n] for n in some.tolist()]
@@ -172,18 +179,19 @@ class Merged:
         leading, passive = some[group], begin[group]
         part = np.concatenate([np.zeros(0), *(each.parts.ravel() for each in groups)])
         neuron = np.concatenate([_NO, *(each.members for each in groups)])
-        return np.where(which == 0, leading, passive + which - 1), part, np.repeat(rows, members), neuron
+        return _Parts(np.where(which == 0, leading, passive + which - 1), part, np.repeat(rows, members), neuron)
 
     @functools.cached_property
-    def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The same of all, with where each neuron's parts begin and the last one's end."""
-        (alone, single), (row, part, count, neuron) = self.alone, self._several
+    def _parts(self) -> _Parts:
+        """Of all neurons but those of large groups."""
+        (alone, single), several = self.alone, self._several
         one = np.ones(len(alone), dtype=int)
-        ends = np.cumsum(np.concatenate([one, count]))
-        return (
-            np.concatenate([alone, row]), np.concatenate([one, part]), np.concatenate([[0], ends]),
-            np.concatenate([single, neuron]),
-        )  # fmt: skip
+        return _Parts(*map(np.concatenate, zip((alone, one, one, single), several, strict=True)))
+
+    @functools.cached_property
+    def _begin(self) -> Int[np.ndarray, "neurons+1"]:
+        """Where the parts of each neuron begin, and where the last ones end."""
+        return np.concatenate([[0], np.cumsum(self._parts.many)])
 
     def neurons_of(self, index: int, rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "members columns"]:
         """The neurons of a group from the rows of now."""
@@ -192,10 +200,10 @@ class Merged:
     def restored(self, rows: Float[np.ndarray, "*n rows columns"]) -> Float[np.ndarray, "*n width columns"]:
         """Every neuron from the rows of now, or of several times."""
         neurons, rows = np.zeros((*rows.shape[:-2], self.width, rows.shape[-1])), np.ascontiguousarray(rows)
-        row, part, begin, neuron = self._parts
+        parts, begin = self._parts, self._begin
         engine().biasfree_restored(
-            math.prod(rows.shape[:-2]), address(rows), *rows.shape[-2:], address(row, WHOLE), address(part),
-            address(begin, WHOLE), address(neuron, WHOLE), len(neuron), self.width, address(neurons),
+            math.prod(rows.shape[:-2]), address(rows), *rows.shape[-2:], address(parts.row, WHOLE), address(parts.part),
+            address(begin, WHOLE), address(parts.neuron, WHOLE), len(parts.neuron), self.width, address(neurons),
         )  # fmt: skip
         for own, group in self._large:
             for first in range(0, len(group.members), AT_ONCE):
@@ -213,11 +221,10 @@ class Merged:
 
         First of members but for some, riders; then of all, infinite where one has no part in the leading row.
         """
-        if without.size != self._apart.get("without", -1):  # riders only ever leave
+        if without.size not in self._spreads:  # riders only ever leave: as many of them are the same ones
             every = self._spread(_NO)
-            both = np.stack([self._spread(without) if without.size else every, every])
-            self._apart.update(without=without.size, both=both)
-        return self._apart["both"]
+            self._spreads[without.size] = np.stack([self._spread(without) if without.size else every, every])
+        return self._spreads[without.size]
 
     def _spread(self, without: Int[np.ndarray, "some"]) -> Float[np.ndarray, "passive"]:
         spread, active = np.zeros(len(self.owner)), len(self.groups)
