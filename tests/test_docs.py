@@ -1,9 +1,14 @@
 """What the README shows is what happens."""
 
+import itertools
 import re
+import sys
 from pathlib import Path
 
 import pytest
+
+import biasfree as bf
+from biasfree import dynamics
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,3 +72,33 @@ def test_every_file_of_the_engine_has_its_place_in_the_documentation() -> None:
     assert modules | sources <= named
     known = sources | {path.stem for path in package.rglob("*.py")}
     assert {name for name in named if name.endswith((".c", ".h")) or name.startswith("_")} <= known
+
+
+def test_a_call_goes_the_way_that_is_drawn() -> None:
+    """What ``_flow`` calls, in order: the modules of docs/design.md, none of them twice."""
+    folder, begun = Path(dynamics.__file__).parent, []
+
+    def ours(frame) -> bool:
+        return folder in Path(frame.f_code.co_filename).parents
+
+    def called(frame, event, _) -> None:
+        before = frame.f_back
+        while before is not None and not ours(before):  # what wraps a function is no visit
+            before = before.f_back
+        if event == "call" and ours(frame) and before is not None and Path(before.f_code.co_filename).stem == "_flow":
+            path = Path(frame.f_code.co_filename)
+            name = "methods" if path.parent.name in {"methods", "exact"} else path.stem
+            if name not in {"_flow", "_status", "_pieces"}:  # itself, and vocabularies
+                begun.append(name)
+
+    bf.gradient_flow(bf.Network.init([2, 3, 1], 0.0, 0.1, 0), bf.datasets.xor(), until=1.0)  # imports are no visits
+    sys.setprofile(called)
+    try:
+        bf.gradient_flow(bf.Network.init([2, 3, 1], 0.0, 0.1, 0), bf.datasets.xor(), until=1.0)
+    finally:
+        sys.setprofile(None)
+    visited = [module for module, _ in itertools.groupby(begun)]
+    text = (ROOT / "docs" / "design.md").read_text("utf-8").split("## The way of one `gradient_flow` call")[1]
+    drawn = re.findall(r"^ ?\d+ ├─ (\w+)|^10 └─ (\w+)", text, re.MULTILINE)
+    assert visited == [one or other for one, other in drawn]
+    assert len(re.findall(r"^ ?\d+ ", text.split("```")[1], re.MULTILINE)) <= 10

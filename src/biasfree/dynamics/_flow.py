@@ -142,7 +142,7 @@ class _Runs:
     def new(self, plan: Plan, method: str, because: str) -> tuple[Outcome, Verdict]:
         """From the start."""
         outcome = _integrate(plan, method, Recorder.of(plan), self.progress)
-        return outcome, self._judged(outcome, plan, plan.settings(method, because))
+        return outcome, self._judged(outcome, plan, method, because)
 
     def taken_up(self, outcome: Outcome, plan: Plan, method: str) -> Trajectory:
         """Go on by ``method`` from where a run was stuck; what it saved stays, and its energy is carried on."""
@@ -154,10 +154,11 @@ class _Runs:
         outcome.recorder.carried = point.energy
         whole = outcome.followed_by(_integrate(rest, method, outcome.recorder, self.progress))
         because = _status.because_stuck(plan.axis, time, method)
-        return self._judged(whole, plan, plan.settings(method, because) | {"exact_until": time}).trajectory
+        result = self._judged(whole, plan, method, because).trajectory
+        return dataclasses.replace(result, settings={**result.settings, "exact_until": time})
 
-    def _judged(self, outcome: Outcome, plan: Plan, settings: dict[str, Any]) -> Verdict:
-        return judge(Trajectory.assemble(outcome, plan, settings, clock_time.perf_counter() - self.began))
+    def _judged(self, outcome: Outcome, plan: Plan, method: str, because: str) -> Verdict:
+        return judge(Trajectory.of_flow(outcome, plan, method, because, clock_time.perf_counter() - self.began))
 
 
 def _mended(

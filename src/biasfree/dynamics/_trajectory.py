@@ -75,6 +75,11 @@ class Trajectory(Shown):
     environment: Mapping[str, str] = field(default_factory=environment)
 
     @classmethod
+    def of_flow(cls, outcome: Outcome, plan: Plan, method: str, because: str, seconds: float) -> "Trajectory":
+        """Of a flow that was integrated by ``method``."""
+        return cls.assemble(outcome, plan, plan.settings(method, because), seconds)
+
+    @classmethod
     def assemble(cls, outcome: Outcome, plan: Plan, settings: Mapping[str, Any], seconds: float) -> "Trajectory":
         """Put a trajectory together from what a run left."""
         recorder = outcome.recorder
