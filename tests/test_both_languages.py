@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import biasfree
+from biasfree import switching
 from biasfree.dynamics import _many_lines, _vector_field
 from biasfree.dynamics.exact import (
     _alone,
@@ -152,11 +153,13 @@ NAMED: dict[str, dict[str, float]] = {
     },
     "pace.h": {"LONG": _methods.ORDER_8.number, "SHORT": _methods.ORDER_5.number},
     "march.c": {"SHORT_ORDER": _methods.ORDER_5.order},
-    "travel.h": {"NO_V": _sliding._VANISHED, "UNFELT": _alone._UNFELT},
+    "travel.h": {"NO_V": _sliding._VANISHED, "NO_W": _sliding._NO_W, "UNFELT": _alone._UNFELT},
     "travel.c": {"ELSE": _travel._NOT_PLAIN, "AT_ZERO": _travel._AT_ZERO, "SLOW": _rest._SLOW},
     "happen.c": {"TOGETHER": _events._TOGETHER, "SOON": _carried._SOON, "BEARS": _carried._BEARS},
     "decide.c": {"BRIEF": _sliding._BRIEF},
-    "follow.c": {"FINISHED": _compiled.DONE, "MET": _compiled.MET, "FULL": _compiled.FULL},
+    "follow.c": {
+        "FINISHED": _compiled.DONE, "MET": _compiled.MET, "FULL": _compiled.FULL, "NO_SECOND": switching.NO_SECOND,
+    },
     "search.c": {"STACK": _arrays._STACK[1]},
     "deep.c": {"DEEPEST_NETWORK": _vector_field._DEEPEST},
     "wide.c": {"BLOCK": _many_lines.BLOCK, "GROUP": _many_lines._GROUP},

@@ -69,7 +69,8 @@ static int64_t decided(const Room *room, int64_t *line) {
     int64_t any = 0;
     for (int64_t j = 0; j < room->data->dim; j++) any += z[j] != 0.0;
     if (!any) return NO_EVENT;
-    if (*line >= 0) return room->pattern->span[0] == 0 ? meet(room, 0, *line, 0.0) : NO_EVENT;
+    if (*line >= 0)
+        return room->pattern->span[0] == 0 && !is_at_zero(room, 0, *line) ? meet(room, 0, *line, 0.0) : NO_EVENT;
     if (room->pattern->count == 0 || !plain_end(room, 0.0, 0)) return NO_EVENT;
     *line = room->pattern->slides[1];
     return leave(room, 0, 0.0);

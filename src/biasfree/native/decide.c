@@ -134,6 +134,17 @@ static void put_on(const Room *room, double *start, int64_t h, int64_t line) {
     }
 }
 
+/* Whether w of row h is nothing once it is put on the line it has met: it lay on all others, though it slides on none. */
+int is_at_zero(const Room *room, int64_t h, int64_t line) {
+    const Data *data = room->data;
+    const int64_t columns = data->dim + data->outputs;
+    const double *z = room->desk->rows + START * room->pattern->rows * columns + h * columns, off = along(data, z, line);
+    double first = 0.0;
+    for (int64_t j = 0; j < data->dim; j++)
+        first = largest(first, fabs(z[j] - off * data->transposed[j * data->lines + line]));
+    return first <= NO_W * size_of(z + data->dim, data->outputs);
+}
+
 /* Row h is put on the line it has met, and does what the rule says. */
 int64_t meet(const Room *room, int64_t h, int64_t line, double time) {
     const Data *data = room->data;

@@ -14,6 +14,9 @@ enum { AFRESH = 50 };
 /* Times Python's ROUNDING and |w₂|, ‖w‖ of a neuron that is at w = 0. Chosen, for what its way to there has lost. Were
    it smaller, a crossing would be made of rounding; were it larger, real ones would be left to `settle`. */
 #define AT_ZERO_WITHIN 1e3
+/* Of wᵀc̄, what of w₂ is nothing. Bound: 4 ε, as in _neurons.py: times B/A are then no times any more. Were it larger,
+   a neuron that starts on a line would take the side that it comes to as the one it starts to. */
+#define NO_SECOND 1e-15
 
 typedef struct {
     const double *directions, *transposed, *strength, *drift, *gram; /* (lines, dim), (dim, lines), …, (lines, lines) */
@@ -105,7 +108,9 @@ static void consider(Earliest *earliest, double growth, double pace, double up, 
 /* Time to the next switch, and its line. Between switches ς_l d_lᵀw is quadratic in e^{rate·t}, times e^{−rate·t}. */
 static Next next_switch(const Neurons *n, int64_t h, const Lines *lines, const Work *work, double size,
                         const Floors *floors) {
-    const double up = n->up[h], down = n->down[h], rate = n->rate[h], second = n->second[h];
+    const double up = n->up[h], down = n->down[h], rate = n->rate[h];
+    const int becomes = fabs(n->second[h]) <= NO_SECOND * fabs(up + down); /* w₂ is nothing beside what it becomes */
+    const double second = becomes ? up + down : n->second[h];
     const double *side = n->side + h * lines->lines;
     const uint8_t *sliding = n->sliding + h * lines->lines, *touching = n->touching + h * lines->lines;
     Earliest earliest = {INFINITY, 0.0, 0};
@@ -118,14 +123,14 @@ static Next next_switch(const Neurons *n, int64_t h, const Lines *lines, const W
             continue;
         }
         const double along = inverse * work->towards[k], pace = side[k] * along, product = work->products[k];
+        const double heads = side[k] * work->towards[k] * (second > 0.0 ? 1.0 : second < 0.0 ? -1.0 : 0.0);
         if (touching[k]) {
             /* Where several lines meet, a later decision on one may turn it back to another, which it has just left. */
-            if (side[k] * work->towards[k] * (second > 0.0 ? 1.0 : second < 0.0 ? -1.0 : 0.0) < -floors->wrong)
-                return (Next){0.0, k};
-            consider(&earliest, down / up, pace, up, down, k);
+            if (heads < -floors->wrong) return (Next){0.0, k};
+            if (!becomes) consider(&earliest, down / up, pace, up, down, k);
             continue;
         }
-        if (fabs(product) <= floors->rounding * size && pace * second < 0.0) return (Next){0.0, k};
+        if (fabs(product) <= floors->rounding * size && heads < -floors->wrong) return (Next){0.0, k};
         const double quadratic = along * up, linear = product - (up + down) * along, constant = along * down;
         /* Most lines are out of the question: g = ς_l d_lᵀw only grows, or rises and falls and has not fallen below zero
            by the time of the first switch so far. */

@@ -92,10 +92,10 @@ static int met_event(Course *course) {
     return 1;
 }
 
-/* A row is at w = 0: what it does there, whether that is plain; else the course ends. */
+/* A row is at w = 0: what it does there, if that is plain; else the course ends. */
 static int reach_zero(const Room *room, Course *course, const Event *event) {
     const int64_t lines = room->data->lines;
-    if (!leave_zero(room, event->row)) {
+    if (event->plain != TO_ZERO || !leave_zero(room, event->row)) {
         course->why = AT_ZERO;
         course->row = event->row;
         course->line = event->line;
@@ -125,7 +125,8 @@ static int arrive(Course *course, const Method *method, double length, const Eve
         biasfree_pace_free(&course->pace, length);
         return course->events > before;
     }
-    if (event->plain == TO_ZERO) return reach_zero(room, course, event) ? met_event(course) : 0;
+    if (event->plain == TO_ZERO || (event->line >= 0 && is_at_zero(room, event->row, event->line)))
+        return reach_zero(room, course, event) ? met_event(course) : 0;
     const int64_t row = event->line < 0 ? room->pattern->slides[2 * event->row] : event->row;
     const int64_t line = event->line < 0 ? room->pattern->slides[2 * event->row + 1] : event->line;
     const int64_t kind = event->plain == V_TURNS ? turn_over(room, event->row)

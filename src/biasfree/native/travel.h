@@ -13,6 +13,9 @@
    step, times what v changes by in the step. Were it smaller, rounding would decide; larger, v would be cut that is
    there. */
 #define NO_V 1e-9
+/* |w|/|v| of a row whose w is nothing. Bound: a thousand times what the row's rounding leaves of it. Were it smaller,
+   rounding would be taken for w; larger, rows that pass close to w = 0 would be put there. */
+#define NO_W 1e-10
 /* Part of its tolerance that crossings may move a row by in a step and not be felt. Chosen: a hundred such steps spend
    what one step may. Were it larger, errors would be; were it smaller, more crossings would end steps. */
 #define UNFELT 0.01
@@ -72,6 +75,7 @@ double dot(const double *one, const double *other, int64_t count);
 double along(const Data *data, const double *vector, int64_t line);
 void pull_of(const Room *room, const double *z, int64_t h, double *moving);
 Met pulled_across(const Room *room, const double *v, int64_t h, int64_t line);
+int is_at_zero(const Room *room, int64_t h, int64_t line);
 int64_t meet(const Room *room, int64_t h, int64_t line, double time);
 int64_t leave(const Room *room, int64_t which, double time);
 int has_turned(const Room *room, int64_t which);

@@ -2,10 +2,11 @@
 
 from biasfree.switching._box import WORK
 from biasfree.switching._filippov import Settled, Switches, from_zero, settle, still_rests
-from biasfree.switching._neurons import ROUNDING, UNDECIDED, Runner, Segments
+from biasfree.switching._neurons import NO_SECOND, ROUNDING, UNDECIDED, Runner, Segments
 from biasfree.switching._several import SeveralRunner
 
 __all__ = [
+    "NO_SECOND",
     "ROUNDING",
     "UNDECIDED",
     "WORK",

@@ -19,8 +19,11 @@ from biasfree.switching._filippov import Switches, from_zero, settle, where_many
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
 ROUNDING = 1e-13
+# |w₂|/|wᵀc̄| that is nothing: a neuron that starts on a line and turns back is on it again at E = B/A = 1 + twice that,
+# which must differ from 1. Bound: 4 ε.
+NO_SECOND = 1e-15
 _INSIDE = 1 - 1e-11  # |ς| of a neuron that slides: beyond it rounding decides
-_TOGETHER = 1e-12  # of a neuron's size: what rounding makes of wᵀd = 0 after a few switches
+_TOGETHER = 1e-12  # of a neuron's size: what rounding makes of wᵀd = 0, at the start or after a few switches
 _GRAM = 2500  # lines whose products are kept
 _CROSSINGS = 20_000  # from one look at progress to the next
 FLOOD = 100  # switches of one neuron without a step of time among them: nothing is decided
@@ -146,8 +149,8 @@ class Runner:
         self.first, self.second, self.log_size = _of_size_one(first, second, np.zeros(width))
         self.time = np.zeros(width)
         projection = self.first @ directions.T
-        self.side = np.where(projection < 0, -1.0, 1.0)
-        self.touching = projection == 0
+        self.touching = np.abs(projection) <= _TOGETHER * np.abs(self.first).max(axis=1, initial=0.0)[:, None]
+        self.side = np.where((projection < 0) & ~self.touching, -1.0, 1.0)
         self.sliding = np.zeros_like(self.touching)
         self.open = np.ones(width, dtype=bool)
         self.resting = np.zeros(width, dtype=bool)
@@ -211,7 +214,7 @@ class Runner:
                 self._pass_origin(h)
             elif line < 0:
                 self.second[h] = 0.0
-                self._settle(h, np.zeros(0, dtype=int), self.first[h] @ self.modes.unit[h])
+                self._settle(h, np.zeros(0, dtype=int))
             else:
                 self._settle(h, self._met_with(h, line))
         if stopped.any():
@@ -244,14 +247,17 @@ class Runner:
         near[line] = True
         return np.flatnonzero(near)
 
-    def _settle(self, h: int, met: np.ndarray, ahead: float = 1.0) -> None:
-        """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule.
+    def _heading(self, h: int) -> float:
+        """The sign of w₂; where that is nothing, of what it becomes: wᵀc, to which lines it lies on add nothing."""
+        pull = self._pull_of(self.side[h])
+        becomes, size = self.first[h] @ pull, np.linalg.norm(pull)
+        heading = becomes if abs(self.second[h]) * size <= NO_SECOND * abs(becomes) else 0.0
+        return float(np.sign(heading) or np.sign(self.second[h]) or 1.0)
 
-        Where w₂ passes zero, what counts is where it goes, ``ahead``.
-        """
-        sign = np.sign(self.second[h]) or np.sign(ahead) or 1.0
+    def _settle(self, h: int, met: np.ndarray) -> None:
+        """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule."""
         settled = settle(
-            self.directions, self.strength, self.drift, sign, self.side[h], self.sliding[h], met,
+            self.directions, self.strength, self.drift, self._heading(h), self.side[h], self.sliding[h], met,
             together=len(met) > 1 and self.sliding[h].any(),
         )  # fmt: skip
         self.touching[h] |= self.sliding[h]
@@ -270,7 +276,7 @@ class Runner:
         self._turned_at[h], self.stuck = self.time[h], self.stuck or self._turned[h] > FLOOD
         met = np.flatnonzero(self.touching[h] | self.sliding[h])
         settled = where_many_meet(
-            self.directions, self.strength, self.drift, np.sign(self.second[h]), self.side[h], self.sliding[h], met
+            self.directions, self.strength, self.drift, self._heading(h), self.side[h], self.sliding[h], met
         )
         self.side[h], self.sliding[h] = settled.side, settled.sliding
         self.touching[h, met] = ~settled.sliding[met]

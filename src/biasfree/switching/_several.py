@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from biasfree.switching._filippov import Switches, from_zero, settle
-from biasfree.switching._neurons import FLOOD, ROUNDING, Segments
+from biasfree.switching._neurons import FLOOD, NO_SECOND, ROUNDING, Segments
 from biasfree.switching._sums import first_zero
 
 _BEGUN = 1e-12  # part of a neuron's size that a line just left may be off by
@@ -219,6 +219,10 @@ class SeveralRunner:
     def _met(self, h: int, met: np.ndarray) -> None:
         """Decide what a neuron does on the lines it has met, or on those it slides on."""
         v, dim = self.second[h], self.first.shape[1]
+        pull = self._free_pull(h)
+        becomes = self.first[h] @ pull  # to that the lines it lies on add nothing
+        if np.linalg.norm(v) * np.linalg.norm(pull) <= NO_SECOND * np.linalg.norm(becomes):
+            v = becomes
         held = np.flatnonzero(self.sliding[h])
         strength, drift = self.strength @ v, v @ self.drift
         side = self.side[h].copy()

@@ -17,7 +17,7 @@ from biasfree.dynamics.exact._groups import Formed, grouped, singles
 from biasfree.dynamics.exact._kernels import ROUNDING, engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
-from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, nobody_slides, with_more
+from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, heading, nobody_slides, with_more
 from biasfree.dynamics.exact._still import still
 from biasfree.dynamics.exact._ways import Happening
 from biasfree.native import address
@@ -93,8 +93,9 @@ class Carried:
 
         It passed nothing, so that crossings are not told of. But one that may go to either side has come to a branch.
         """
-        z, second, side = self.z[h], self.z[h, self.dim :], self.pattern.side[h]
+        z, side = self.z[h], self.pattern.side[h]
         pulls = pulls_of(self.z, self.data, self.pattern.side)
+        second = heading(z[self.dim :], z[: self.dim] @ pulls.matrices[h], pulls.matrices[h])
         strength = second @ pulls.q
         if not z[: self.dim].any():
             # All lines are met at once, and none was passed: it comes from where it is pulled to.
@@ -138,17 +139,19 @@ class Carried:
         """A number for each pattern of sides, on the lines whose crossing matters by now.
 
         Neurons on either side of another line move alike. (While a network on symmetric data is small, that is so for
-        all lines.) Sums of whole numbers are exact in any order.
+        all lines.) What one that lies on a line does depends on the sign of v, however small that is. Sums of whole
+        numbers are exact in any order.
         """
         p, q = line_forces(*outputs_of(neurons, self.data), self.data)
         matters = felt_lines(p, q, self.data, self.rtol)
-        marks = _marks(len(matters))[:, 1:]
+        by_sign, marks = _marks(len(matters))[0, 0], _marks(len(matters))[:, 1:]
         keys = []
         for part in chunks(neurons, len(matters)):
             first = part[:, : self.dim]
             products = first @ self.data.transposed[:, matters]
             near = np.abs(products) <= ON_A_LINE * np.abs(first).max(axis=1, initial=0)[:, None]
-            keys.append(((products > 0) & ~near) @ marks[0] + near @ marks[1])
+            signs = near.any(axis=1) * np.sign(part[:, self.dim :]).sum(axis=1)
+            keys.append(((products > 0) & ~near) @ marks[0] + near @ marks[1] + signs * by_sign)
         return np.concatenate(keys)
 
     @property

@@ -129,7 +129,7 @@ def early_phase(
     left = _BUDGET * rtol * (_BY_LOSS if scale != 1 else 1.0)
     curvature = losses.get(loss).curvature * power / scale
     time = 0.0
-    while time < until:
+    while time < until and _SPENT * left > 0:  # where all fades for good, stretches never end: half of 5e-324 is 0
         sizes, elapsed = 2 * (runner.log_size - decay * time), time - runner.time
         with np.errstate(divide="ignore"):
             parts = [np.log(power) + sizes + 2 * rate * elapsed for rate, power in runner.modes.powers()]

@@ -17,10 +17,11 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
 from biasfree.dynamics.exact._kernels import ROUNDING
 from biasfree.dynamics.exact._lengths import lengths
-from biasfree.switching import Settled, from_zero, settle, still_rests
+from biasfree.switching import NO_SECOND, Settled, from_zero, settle, still_rests
 
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line; bound: sums of a thousand terms round to 1e-13
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
+_NO_W = 1e-10  # ‖w‖/‖v‖ of a row whose w is nothing (as in C); bound: a thousand times its rounding
 _DEPENDENT = 1e-9  # singular value of directions that do not span one more; chosen between rounding and any real angle
 _BRIEF = 0.05  # of the time in which a row moves by its own size, what a group may take to cross a line as one
 
@@ -47,25 +48,27 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     held = held_by(pattern, h)
     # Slides on dim − 1 lines leave w a single ray: it meets another line at w = 0 only.
     last_ray = pattern.span[h] >= dim - 1 and (met.size > 0 or pattern.span[h] == dim)
-    at_zero = dim > 1 and (last_ray or not z[h, :dim].any())
+    at_zero, together = dim > 1 and (last_ray or not z[h, :dim].any()), False
+    if met.size and not at_zero:
+        met, together = _all_met(data.directions, held, met) if held.size else (met, False)
+        _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
+        # A row that lies on lines without sliding may be on its last ray too.
+        at_zero = dim > 1 and lengths(z[h, :dim]) <= _NO_W * lengths(z[h, dim:])
     if at_zero:
         z[h, :dim] = 0.0
         pulls = pulls_of(z, data, pattern.side)
         return _leaves_zero(z, pattern, data, h, pulls)
-    together = False
-    if met.size:
-        met, together = _all_met(data.directions, held, met) if held.size else (met, False)
-        _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
     pulls = pulls_of(z, data, pattern.side)
     second, way = z[h, dim:], pulls.matrices[h].T @ z[h, :dim]
-    if met.size == 1 and not held.size and _leads_on(second, pulls, pattern, data, h, int(met[0])):
-        new = flipped(pattern, [(h, int(met[0]))])
-        _carry_over(z, pattern, new, data, pulls, h, met)
-        return Happened(new, [(int(met[0]), "cross")])
     vanished = held.size > 0 and lengths(second) <= _VANISHED * lengths(z[h, :dim])
     if vanished:
         second[:] = 0.0
-    before, after = (-way, way) if vanished else (second, second)
+    after = heading(second, way, pulls.matrices[h])
+    if met.size == 1 and not held.size and _leads_on(after, pulls, pattern, data, h, int(met[0])):
+        new = flipped(pattern, [(h, int(met[0]))])
+        _carry_over(z, pattern, new, data, pulls, h, met)
+        return Happened(new, [(int(met[0]), "cross")])
+    before = -way if vanished else after
     strength, drift = after @ pulls.q, (after @ pulls.p) @ data.directions
     if met.size and (np.abs(strength[met]) <= ROUNDING * lengths(after) * pulls.scale).all():
         return Happened(flipped(pattern, [(h, line) for line in met]), [(int(line), "cross") for line in met])
@@ -75,6 +78,13 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     if met.size:
         _carry_over(z, pattern, new, data, pulls, h, met)
     return Happened(new, settled.events)
+
+
+def heading(
+    second: Float[np.ndarray, "outputs"], way: Float[np.ndarray, "outputs"], matrix: Float[np.ndarray, "dim outputs"]
+) -> Float[np.ndarray, "outputs"]:
+    """v, or where that is nothing its ``way`` wᵀM: what it becomes, to which lines that w lies on add nothing."""
+    return way if lengths(second) * np.linalg.norm(matrix) <= NO_SECOND * lengths(way) else second
 
 
 def _all_met(
