@@ -77,14 +77,13 @@ def _cache_folder() -> Path:
 def address(array: np.ndarray, dtype: Any = FLOAT) -> int:
     """Where an array's numbers begin; it must be contiguous and of the type that C takes it for."""
     own = array.dtype
-    if (own is not dtype and own != dtype) or not array.flags.c_contiguous:
-        raise TypeError(f"need a contiguous array of {np.dtype(dtype)}, got {own} {array.shape} {array.strides}.")
-    if not array.size:
-        return ctypes.addressof(_NOTHING)
-    try:
-        return ctypes.addressof(_BYTE.from_buffer(array.data))  # a third of the time of what follows
-    except (TypeError, ValueError):  # read-only
-        return int(array.__array_interface__["data"][0])
+    if own is dtype or own == dtype:
+        try:
+            return ctypes.addressof(_BYTE.from_buffer(array))  # refuses what is not contiguous, empty or read-only
+        except (TypeError, ValueError):
+            if array.flags.c_contiguous:
+                return int(array.__array_interface__["data"][0]) if array.size else ctypes.addressof(_NOTHING)
+    raise TypeError(f"need a contiguous array of {np.dtype(dtype)}, got {own} {array.shape} {array.strides}.")
 
 
 def room(*sizes: int) -> tuple[np.ndarray, list[int]]:

@@ -90,6 +90,11 @@ class Data(_Data):
         square, mixed = self.powers
         return 0.5 * np.stack([square + mixed, square - mixed]) / self.samples
 
+    @functools.cached_property
+    def curvature(self) -> Float[np.ndarray, "2 2 lines outputs outputs"]:
+        """C± of every line under square loss, where it is the same everywhere, and R with RRᵀ = C (``_jacobian``)."""
+        return np.stack([self.halves, np.sqrt(self.halves)])[..., None, None] * np.eye(self.outputs)
+
     @property
     def outputs(self) -> int:
         """K."""

@@ -50,9 +50,9 @@ def bends(
     z: Float[np.ndarray, "active columns"], data: Data, side: np.ndarray, level: float
 ) -> Float[np.ndarray, "2 lines outputs outputs"]:
     """C⁺ and C⁻ of every line at rows ``z``, whose ln L is ``level``."""
-    each = np.eye(data.outputs)
     if data.loss == SQUARE:
-        return data.halves[..., None, None] * each
+        return data.curvature[0]
+    each = np.eye(data.outputs)
     t, counts = data.position, np.diff(data.begin)  # samples of each line
     lin, even = (np.repeat(part, counts, axis=-1) for part in line_outputs(z, data, side))
     outputs = t * lin + np.abs(t) * even
@@ -94,7 +94,8 @@ def _roots(curved: Float[np.ndarray, "2 lines outputs outputs"]) -> Float[np.nda
 def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
     """J as a matrix."""
     (count, dim), outputs = rows.first.shape, rows.second.shape[1]
-    size, each = count * (dim + outputs), (rows.first, rows.second, rows.side, rows.matrices, _roots(rows.bends))
+    roots = data.curvature[1] if data.loss == SQUARE else _roots(rows.bends)
+    size, each = count * (dim + outputs), (rows.first, rows.second, rows.side, rows.matrices, roots)
     parts = [np.ascontiguousarray(part) for part in each]
     first, second, side, matrices, roots = map(address, parts)
     across = None if rows.across is None else address(rows.across)
