@@ -153,7 +153,7 @@ NAMED: dict[str, dict[str, float]] = {
     },
     "pace.h": {"LONG": _methods.ORDER_8.number, "SHORT": _methods.ORDER_5.number},
     "march.c": {"SHORT_ORDER": _methods.ORDER_5.order},
-    "travel.h": {"NO_V": _sliding._VANISHED, "NO_W": _sliding._NO_W, "UNFELT": _alone._UNFELT},
+    "travel.h": {"NO_V": _sliding._VANISHED, "NO_W": _sliding._NO_W, "LAST": _sliding._LAST, "UNFELT": _alone._UNFELT},
     "travel.c": {"ELSE": _travel._NOT_PLAIN, "AT_ZERO": _travel._AT_ZERO, "SLOW": _rest._SLOW},
     "happen.c": {"TOGETHER": _events._TOGETHER, "SOON": _carried._SOON, "BEARS": _carried._BEARS},
     "decide.c": {"BRIEF": _sliding._BRIEF},

@@ -182,21 +182,22 @@ def test_more_than_one_way_out_of_where_lines_of_a_plane_meet_is_a_branch() -> N
     assert (table.kinds == "branch").sum() == 2
 
 
-def a_neuron_on_a_line(seed: int) -> tuple[np.ndarray, ...]:
-    """Lines along the axes and two others; one entry of w is zero."""
+def a_neuron_on_lines(seed: int, lies_on: int = 1) -> tuple[np.ndarray, ...]:
+    """Lines along the axes and two others; so many entries of w are zero."""
     rng = np.random.default_rng([seed, 5])
-    dim = rng.integers(2, 4)
+    dim = max(rng.integers(2, 4), lies_on + 1)
     directions = np.vstack([np.eye(dim), rng.normal(size=(2, dim))])
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     strength, drift, first = rng.normal(size=len(directions)), 2 * rng.normal(size=dim), rng.normal(size=dim)
     first[rng.integers(dim)] = 0.0
+    first[: lies_on - 1] = 0.0
     return directions, strength, drift, first, np.abs(rng.normal())
 
 
 @pytest.mark.parametrize("seed", [12, 15, 21, 27])
 def test_a_start_on_a_line_that_repels_goes_where_it_is_pulled(seed: int) -> None:
     """The other side was taken, whatever pulled at it, and the line was never met again."""
-    directions, strength, drift, first, second = a_neuron_on_a_line(seed)
+    directions, strength, drift, first, second = a_neuron_on_lines(seed)
     runner = Runner(directions, strength, drift, first[None], np.array([second]))
     runner.advance_all(0.2)
     w, _, size = runner.segments().at(0.2, 1)
@@ -208,7 +209,7 @@ def test_a_start_on_a_line_that_repels_goes_where_it_is_pulled(seed: int) -> Non
 
 def test_a_neuron_that_is_turned_back_for_ever_is_said_to_be_stuck(monkeypatch) -> None:
     monkeypatch.setattr(_neurons, "where_many_meet", lambda *given: Settled(given[4], given[5], []))
-    directions, strength, drift, first, second = a_neuron_on_a_line(12)
+    directions, strength, drift, first, second = a_neuron_on_lines(6, lies_on=2)
     runner = Runner(directions, strength, drift, first[None], np.array([second]))
     runner.advance_all(1.0)
     assert runner.stuck

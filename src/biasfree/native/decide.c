@@ -142,7 +142,7 @@ int is_at_zero(const Room *room, int64_t h, int64_t line) {
     double first = 0.0;
     for (int64_t j = 0; j < data->dim; j++)
         first = largest(first, fabs(z[j] - off * data->transposed[j * data->lines + line]));
-    return first <= NO_W * size_of(z + data->dim, data->outputs);
+    return first <= smallest(NO_W * size_of(z + data->dim, data->outputs), LAST * size_of(z, data->dim));
 }
 
 /* Row h is put on the line it has met, and does what the rule says. */

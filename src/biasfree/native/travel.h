@@ -16,6 +16,9 @@
 /* |w|/|v| of a row whose w is nothing. Bound: a thousand times what the row's rounding leaves of it. Were it smaller,
    rounding would be taken for w; larger, rows that pass close to w = 0 would be put there. */
 #define NO_W 1e-10
+/* Of w, what is left of it on a line that is met at w = 0. Chosen: rounding of the rest of w, beside w as it is where the
+   event was found. Were it larger, rows that pass close to w = 0 would be put there again and again. */
+#define LAST 1e-3
 /* Part of its tolerance that crossings may move a row by in a step and not be felt. Chosen: a hundred such steps spend
    what one step may. Were it larger, errors would be; were it smaller, more crossings would end steps. */
 #define UNFELT 0.01

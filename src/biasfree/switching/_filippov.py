@@ -27,6 +27,7 @@ stays there for good.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -161,6 +162,32 @@ def settle(
     repelling = here[sign * strength[here] >= 0].tolist()
     events = [each for each in _changes(here, before, sliding, settled) if each[0] not in repelling]
     return replace(settled, events=events + [(line, "branch") for line in repelling])
+
+
+class Start(NamedTuple):
+    """Where a neuron that starts on a line has come from: it goes on from there as one that has just met the line.
+
+    Attributes:
+        side: ς.
+        either: it may leave to either side, or stay where σ'(0) is the slope: a branch.
+    """
+
+    side: float
+    either: bool
+
+
+def start_on(
+    directions: Float[np.ndarray, "lines dim"],
+    strength: Float[np.ndarray, "lines"],
+    drift: Float[np.ndarray, "dim"],
+    side: Float[np.ndarray, "lines"],
+    line: int,
+    noise: float,
+) -> Start:
+    """From the negative side, if that pushes across, else from the positive one; ``strength`` and ``drift`` times v."""
+    others = np.where(np.arange(len(side)) == line, 0.0, side * strength)
+    across, own = float(directions[line] @ (drift + others @ directions)), float(strength[line])
+    return Start(-1.0 if across - own > noise else 1.0, across - own <= noise < across + own)
 
 
 def where_many_meet(

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from biasfree.switching._compiled import DONE, MET, follow
-from biasfree.switching._filippov import Switches, from_zero, settle, where_many_meet
+from biasfree.switching._filippov import Switches, from_zero, settle, start_on, where_many_meet
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
 ROUNDING = 1e-13
@@ -167,8 +167,7 @@ class Runner:
                 self.side[h] = np.where(ahead < 0, 1.0, -1.0)
                 self._pass_origin(h)
             else:
-                self._settle(h, np.flatnonzero(self.touching[h]))
-        self._events.clear()
+                self._begin_on(h, np.flatnonzero(self.touching[h]))
         self.modes = self._stretch(np.arange(width))
         if len(directions):  # the first stretch stays as it is
             self.modes = replace(self.modes, **{name: getattr(self.modes, name).copy() for name in _PARTS})
@@ -248,16 +247,31 @@ class Runner:
         return np.flatnonzero(near)
 
     def _heading(self, h: int) -> float:
-        """The sign of w₂; where that is nothing, of what it becomes: wᵀc, to which lines it lies on add nothing."""
+        """The sign of w₂; where that is nothing, of what it becomes: wᵀc, to which lines it lies on add nothing.
+
+        0 of a neuron that nothing moves.
+        """
         pull = self._pull_of(self.side[h])
         becomes, size = self.first[h] @ pull, np.linalg.norm(pull)
         heading = becomes if abs(self.second[h]) * size <= NO_SECOND * abs(becomes) else 0.0
-        return float(np.sign(heading) or np.sign(self.second[h]) or 1.0)
+        return float(np.sign(heading) or np.sign(self.second[h]))
+
+    def _begin_on(self, h: int, lines: np.ndarray) -> None:
+        """Choose ς on the lines that the neuron starts on; where it may leave to either side is a branch."""
+        start = None
+        if len(lines) == 1:
+            heading, line = self._heading(h), int(lines[0])
+            noise = ROUNDING * (np.linalg.norm(self.drift) + np.abs(self.strength).sum())
+            start = start_on(self.directions, heading * self.strength, heading * self.drift, self.side[h], line, noise)
+            self.side[h, line] = start.side
+        self._settle(h, lines)
+        if start is not None and start.either:
+            self._log(h, line, "branch")
 
     def _settle(self, h: int, met: np.ndarray) -> None:
         """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule."""
         settled = settle(
-            self.directions, self.strength, self.drift, self._heading(h), self.side[h], self.sliding[h], met,
+            self.directions, self.strength, self.drift, self._heading(h) or 1.0, self.side[h], self.sliding[h], met,
             together=len(met) > 1 and self.sliding[h].any(),
         )  # fmt: skip
         self.touching[h] |= self.sliding[h]
@@ -317,8 +331,8 @@ class Runner:
         self._events.append((float(self.time[neuron]), neuron, line, kind))
 
     def switches(self) -> Switches:
-        """The events in order of time."""
-        return Switches.of(self._events, self._crossings)
+        """The events in order of time; at the start nothing is passed."""
+        return Switches.of([event for event in self._events if event[0] > 0 or event[3] != "cross"], self._crossings)
 
     def segments(self) -> Segments:
         """All stretches, by neuron and time."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree.switching._filippov import Switches, from_zero, settle
+from biasfree.switching._filippov import Switches, from_zero, settle, start_on
 from biasfree.switching._neurons import FLOOD, NO_SECOND, ROUNDING, Segments
 from biasfree.switching._sums import first_zero
 
@@ -141,8 +141,7 @@ class SeveralRunner:
             if not self.first[h].any():
                 ahead = self.directions @ (self.second[h] @ self.drift)
                 self.side[h] = np.where(ahead < 0, 1.0, -1.0)
-            self._met(h, np.flatnonzero(near[h]))
-        self._events.clear()
+            self._met(h, np.flatnonzero(near[h]), begins=True)
         # Without lines all neurons are under one M.
         self.modes = self._stretch(np.arange(len(first))) if len(directions) else self._together()
 
@@ -216,8 +215,8 @@ class SeveralRunner:
         self._pieces.append((neurons, self.time[neurons], self.log_size[neurons], modes))
         return modes
 
-    def _met(self, h: int, met: np.ndarray) -> None:
-        """Decide what a neuron does on the lines it has met, or on those it slides on."""
+    def _met(self, h: int, met: np.ndarray, begins: bool = False) -> None:
+        """Decide what a neuron does on the lines it has met or ``begins`` on, or on those it slides on."""
         v, dim = self.second[h], self.first.shape[1]
         pull = self._free_pull(h)
         becomes = self.first[h] @ pull  # to that the lines it lies on add nothing
@@ -236,6 +235,12 @@ class SeveralRunner:
         if met.size:
             basis = np.linalg.qr(self.directions[np.concatenate([held, met])].T)[0]
             self.first[h] -= basis @ (basis.T @ self.first[h])
+        if begins and len(met) == 1:
+            size = float(np.linalg.norm(v))
+            start = start_on(self.directions, strength, drift, side, int(met[0]), self._floor * size)
+            side[met] = start.side
+            if start.either:
+                self._events.append((0.0, h, int(met[0]), "branch"))
         settled = settle(self.directions, strength, drift, 1.0, side, self.sliding[h], met)
         self.side[h], self.sliding[h] = settled.side, settled.sliding
         self._events += [(float(self.time[h]), h, line, kind) for line, kind in settled.events]
@@ -250,8 +255,8 @@ class SeveralRunner:
             self._resting[h] = self._done[h] = True
 
     def switches(self) -> Switches:
-        """The events in order of time."""
-        return Switches.of(self._events)
+        """The events in order of time; at the start nothing is passed."""
+        return Switches.of([event for event in self._events if event[0] > 0 or event[3] != "cross"])
 
     def segments(self) -> Segments:
         """All stretches, by neuron and time."""

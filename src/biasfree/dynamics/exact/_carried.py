@@ -21,6 +21,7 @@ from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, heading
 from biasfree.dynamics.exact._still import still
 from biasfree.dynamics.exact._ways import Happening
 from biasfree.native import address
+from biasfree.switching import start_on
 
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having; chosen
 _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider; chosen, small beside rtol
@@ -103,17 +104,16 @@ class Carried:
             side[:] = np.where(ahead < 0, 1.0, -1.0)
             self._pulls = None
             return self.decide(h, lines)
-        either = False
+        start = None
         if len(lines) == 1:
-            [line] = lines.tolist()
-            below = np.where(np.arange(len(side)) == line, -1.0, side)
-            speed = float(self.data.directions[line] @ ((second @ pulls.p + below * strength) @ self.data.directions))
-            noise = ROUNDING * float(lengths(second)) * pulls.scale
-            either = speed <= noise < speed + 2 * float(strength[line])
-            side[line] = -1.0 if speed > noise else 1.0  # where it has come from
+            drift, noise = (second @ pulls.p) @ self.data.directions, ROUNDING * float(lengths(second)) * pulls.scale
+            start = start_on(self.data.directions, strength, drift, side, int(lines[0]), noise)
+            side[lines] = start.side
             self._pulls = None
         noted = [event for event in self.decide(h, lines) if event.kind != "cross"]
-        return [Noted(self.groups.groups[h].members, int(lines[0]), "branch")] if either else noted
+        if start is not None and start.either:
+            return [Noted(self.groups.groups[h].members, int(lines[0]), "branch")]
+        return noted
 
     def _grouped(self, neurons: np.ndarray) -> _merging.Merged:
         data, lines = self.data, len(self.data.directions)

@@ -22,6 +22,7 @@ from biasfree.switching import NO_SECOND, Settled, from_zero, settle, still_rest
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line; bound: sums of a thousand terms round to 1e-13
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
 _NO_W = 1e-10  # ‖w‖/‖v‖ of a row whose w is nothing (as in C); bound: a thousand times its rounding
+_LAST = 1e-3  # of w, what is left on a line met at w = 0 (as in C); chosen: rounding of the rest of w, beside w itself
 _DEPENDENT = 1e-9  # singular value of directions that do not span one more; chosen between rounding and any real angle
 _BRIEF = 0.05  # of the time in which a row moves by its own size, what a group may take to cross a line as one
 
@@ -51,9 +52,10 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     at_zero, together = dim > 1 and (last_ray or not z[h, :dim].any()), False
     if met.size and not at_zero:
         met, together = _all_met(data.directions, held, met) if held.size else (met, False)
+        was = lengths(z[h, :dim])
         _put_on(z[h, :dim], data.directions[np.concatenate([held, met])])
-        # A row that lies on lines without sliding may be on its last ray too.
-        at_zero = dim > 1 and lengths(z[h, :dim]) <= _NO_W * lengths(z[h, dim:])
+        # A row that lies on lines without sliding may be on its last ray too: then nothing of w is left.
+        at_zero = dim > 1 and lengths(z[h, :dim]) <= min(_NO_W * lengths(z[h, dim:]), _LAST * was)
     if at_zero:
         z[h, :dim] = 0.0
         pulls = pulls_of(z, data, pattern.side)
@@ -221,7 +223,9 @@ def leaving_zero(z: np.ndarray, pattern: Pattern, data: Data, rows: Iterable[int
         strength, side = second @ pulls.q, pattern.side[h]
         key = np.concatenate([second, side[strength >= 0]]).tobytes()
         if key not in known:
-            known[key] = still_rests(data.directions, strength, (second @ pulls.p) @ data.directions, side)
+            given = data.directions, strength, (second @ pulls.p) @ data.directions, side
+            # What is asked after every step begins where it rested; what would be done about it has the last word.
+            known[key] = still_rests(*given) or from_zero(*given, np.zeros(len(side), dtype=bool), rests=True).rests
         if not known[key]:
             leaving.add(h)
     return leaving
