@@ -13,7 +13,7 @@ from biasfree.dynamics.exact._events import polished, search
 from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
 from biasfree.dynamics.exact._modes import LARGEST, Frame
 from biasfree.dynamics.exact._narrow import narrow_columns
-from biasfree.dynamics.exact._state import SAFETY, State, View
+from biasfree.dynamics.exact._state import State, View
 
 # Steps held by stability after which exponential steps are tried. Chosen: few beside the 25 that one costs; costs
 # depend on it, results only within rtol.
@@ -26,6 +26,10 @@ _LOOK = 8  # steps between looks whether the network is slow
 # Explicit steps and events after exponential ones were not worth it. Bound on cost: a try costs some 25 explicit steps
 # (_WORTH), so that tries in vain take an eighth of the whole.
 _LATER = 200
+# Part of rtol for exponential steps, which are few and long. Chosen: a tenth of what an explicit step may spend
+# (``_state.SAFETY``), which at order 8 makes steps a quarter shorter. With as much as that wide problem 3087, of very
+# long steps, has an energy gap of 3e-2 at rtol 1e-6 where it is 2e-4, and 2976 a balance drift ten times as large.
+_ERROR = 0.03
 # Part of rtol of the squared weights below which a row is a light one. Bound: outputs are quadratic in a row, so that
 # one which J leaves out changes them by rtol/1000 of their largest part.
 _LIGHT = 1e-3
@@ -273,7 +277,7 @@ class Late:
 
     def _fitted(self, step: LateStep, least: float, left: float) -> float:
         """Set the step's length, between ``least`` and ``left``; its error."""
-        pace, rtol = self.state.pace, SAFETY * self.state.plan.rtol
+        pace, rtol = self.state.pace, _ERROR * self.state.plan.rtol
         length, error = self._length if self._going else _FIRST_LENGTH * least, math.inf
         for _ in range(_TRIES):
             length = min(length, step.longest(), left)
