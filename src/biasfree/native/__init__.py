@@ -79,7 +79,8 @@ def address(array: np.ndarray, dtype: Any = FLOAT) -> int:
     own = array.dtype
     if own is dtype or own == dtype:
         try:
-            return ctypes.addressof(_BYTE.from_buffer(array))  # refuses what is not contiguous, empty or read-only
+            # Refuses what is not contiguous, empty or read-only. (An array is a buffer, though its types do not say so.)
+            return ctypes.addressof(_BYTE.from_buffer(array))  # type: ignore[arg-type]
         except (TypeError, ValueError):
             if array.flags.c_contiguous:
                 return int(array.__array_interface__["data"][0]) if array.size else ctypes.addressof(_NOTHING)

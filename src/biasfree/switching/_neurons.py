@@ -19,8 +19,8 @@ from biasfree.switching._filippov import Switches, from_zero, settle, start_on, 
 
 # Coefficients below this share of what they are summed from, and growth A below it of the neuron's size, are rounding.
 ROUNDING = 1e-13
-# |w₂|/|wᵀc̄| that is nothing: a neuron that starts on a line and turns back is on it again at E = B/A = 1 + twice that,
-# which must differ from 1. Bound: 4 ε.
+# |w₂| that is nothing beside wᵀc̄: a neuron that starts on a line and turns back is on it again at E = B/A = 1 + twice
+# their quotient, which must differ from 1. Bound: 4 ε.
 NO_SECOND = 1e-15
 _INSIDE = 1 - 1e-11  # |ς| of a neuron that slides: beyond it rounding decides
 _TOGETHER = 1e-12  # of a neuron's size: what rounding makes of wᵀd = 0, at the start or after a few switches
@@ -252,7 +252,7 @@ class Runner:
         0 of a neuron that nothing moves.
         """
         pull = self._pull_of(self.side[h])
-        becomes, size = self.first[h] @ pull, np.linalg.norm(pull)
+        becomes, size = self.first[h] @ pull, np.abs(pull).max(initial=0.0)
         heading = becomes if abs(self.second[h]) * size <= NO_SECOND * abs(becomes) else 0.0
         return float(np.sign(heading) or np.sign(self.second[h]))
 

@@ -220,7 +220,7 @@ class SeveralRunner:
         v, dim = self.second[h], self.first.shape[1]
         pull = self._free_pull(h)
         becomes = self.first[h] @ pull  # to that the lines it lies on add nothing
-        if np.linalg.norm(v) * np.linalg.norm(pull) <= NO_SECOND * np.linalg.norm(becomes):
+        if np.abs(v).max() * np.abs(pull).max() <= NO_SECOND * np.abs(becomes).max():
             v = becomes
         held = np.flatnonzero(self.sliding[h])
         strength, drift = self.strength @ v, v @ self.drift

@@ -1,6 +1,5 @@
 """The network as the exact flow carries it: few rows, the pattern they move by, and all neurons back from them."""
 
-import functools
 import math
 from ctypes import byref
 from typing import NamedTuple
@@ -16,7 +15,8 @@ from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls
 from biasfree.dynamics.exact._groups import Formed, grouped, singles
 from biasfree.dynamics.exact._kernels import ROUNDING, engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths
-from biasfree.dynamics.exact._riders import LIGHT, chunks, closest, felt_lines, may_ride, outputs_of
+from biasfree.dynamics.exact._pattern_keys import keys_of_neurons, keys_of_rows
+from biasfree.dynamics.exact._riders import LIGHT, closest, felt_lines, may_ride, outputs_of
 from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, heading, nobody_slides, with_more
 from biasfree.dynamics.exact._still import still
 from biasfree.dynamics.exact._ways import Happening
@@ -31,9 +31,6 @@ _SOON = 0.05  # part of a step that a group may take to cross a line; chosen: el
 _BEARS = 0.1  # part of a group's largest angle that lines may drive its neurons apart; chosen, small beside it
 _HOPE = 1.0  # times that angle, how far rows may be apart of which neurons may merge; chosen
 _PARTS = 8  # groups that one is parted into; chosen: what is too large still is parted again
-# Bits of a mark, and of a whole number that float64 has exactly, less one for its sign. Bound: n marks add up to less
-# than 2^52; two patterns of the same marks' sum by chance are one in 2^40, or fewer bits where there are many lines.
-_MARK_BITS, _WHOLE_BITS = 40, 52
 _VANISHES = 1e-280  # bound: products of two such are no numbers any more; as VANISHED in native/light.c
 _DEAD = 3e-4  # part of rtol at which an even part is gone; chosen: a thousand such steps change less than rtol
 
@@ -133,26 +130,9 @@ class Carried:
                 taken = [np.concatenate([m, left[ride & (owner == g)]]) for g, m in enumerate(heavy)]
                 rest = _merging.alike(neurons, left[~ride], np.zeros(len(neurons)), self.tolerance)
                 return _merging.of_members(neurons, taken + rest)
-        return _merging.of_members(neurons, _merging.alike(neurons, moving, self._keys(neurons), self.tolerance))
-
-    def _keys(self, neurons: np.ndarray) -> np.ndarray:
-        """A number for each pattern of sides, on the lines whose crossing matters by now.
-
-        Neurons on either side of another line move alike. (While a network on symmetric data is small, that is so for
-        all lines.) What one that lies on a line does depends on the sign of v, however small that is. Sums of whole
-        numbers are exact in any order.
-        """
-        p, q = line_forces(*outputs_of(neurons, self.data), self.data)
-        matters = felt_lines(p, q, self.data, self.rtol)
-        by_sign, marks = _marks(len(matters))[0, 0], _marks(len(matters))[:, 1:]
-        keys = []
-        for part in chunks(neurons, len(matters)):
-            first = part[:, : self.dim]
-            products = first @ self.data.transposed[:, matters]
-            near = np.abs(products) <= ON_A_LINE * np.abs(first).max(axis=1, initial=0)[:, None]
-            signs = near.any(axis=1) * np.sign(part[:, self.dim :]).sum(axis=1)
-            keys.append(((products > 0) & ~near) @ marks[0] + near @ marks[1] + signs * by_sign)
-        return np.concatenate(keys)
+        return _merging.of_members(
+            neurons, _merging.alike(neurons, moving, keys_of_neurons(neurons, data, self.rtol), self.tolerance)
+        )
 
     @property
     def active(self) -> int:
@@ -332,7 +312,7 @@ class Carried:
 
     def _parallel(self) -> int:
         """How many groups, at least, the active rows might make."""
-        return _merging.count_alike(self.z[: self.active], _keys(self.pattern), _HOPE * self.tolerance)
+        return _merging.count_alike(self.z[: self.active], keys_of_rows(self.pattern), _HOPE * self.tolerance)
 
     def _leaving(self) -> np.ndarray:
         """Riders that must leave; those that have become ordinary members are riders no more."""
@@ -360,7 +340,7 @@ class Carried:
         neurons, row_of = self.groups.restored(self.z), self.groups.row_of
         ordinary = np.ones(len(neurons), dtype=bool)
         ordinary[self.still] = ordinary[self.riders] = False
-        members = _merging.alike(neurons, np.flatnonzero(ordinary), _keys(self.pattern)[row_of], self.tolerance)
+        members = _merging.alike(neurons, np.flatnonzero(ordinary), keys_of_rows(self.pattern)[row_of], self.tolerance)
         if most is not None and len(members) > most:
             return
         if self.riders.size:
@@ -398,19 +378,6 @@ class Carried:
         lin = self.data.a * (second.T @ products)
         even = self.data.b * (second.T @ (self.pattern.side * products))
         return bool(np.abs(even).max(initial=0.0) <= _DEAD * self.rtol * np.abs(lin).max(initial=0.0))
-
-
-def _keys(pattern: Pattern) -> np.ndarray:
-    """A number for each kind of active row: its sides and its span."""
-    marks = _marks(pattern.side.shape[1])
-    return pattern.side @ marks[0, 1:] + pattern.span * marks[0, 0]
-
-
-@functools.cache
-def _marks(count: int) -> Float[np.ndarray, "2 count+1"]:
-    """Whole numbers by which patterns are distinguished, so small that sums of them are exact in any order."""
-    largest = 2 ** min(_MARK_BITS, _WHOLE_BITS - (count + 1).bit_length())
-    return np.random.default_rng(0).integers(1, largest, size=(2, count + 1)).astype(float)
 
 
 def _units(rows: np.ndarray) -> np.ndarray:

@@ -86,7 +86,7 @@ def heading(
     second: Float[np.ndarray, "outputs"], way: Float[np.ndarray, "outputs"], matrix: Float[np.ndarray, "dim outputs"]
 ) -> Float[np.ndarray, "outputs"]:
     """v, or where that is nothing its ``way`` wᵀM: what it becomes, to which lines that w lies on add nothing."""
-    return way if lengths(second) * np.linalg.norm(matrix) <= NO_SECOND * lengths(way) else second
+    return way if lengths(second) * np.abs(matrix).max() <= NO_SECOND * lengths(way) else second
 
 
 def _all_met(
