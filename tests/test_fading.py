@@ -74,3 +74,22 @@ def test_steps_off_the_edge_of_stability_let_fitted_lines_rest(rtol):
     loose, tight = (bf.gradient_flow(start, data, save=10, rtol=each, **options) for each in (rtol, 1e-9))
     assert loose.status.complete
     assert distance(loose, tight) < 100 * rtol
+
+
+@pytest.mark.parametrize(("offset", "rtol"), [(1e-12, 1e-6), (1e-9, 1e-6), (1e-12, 1e-10)])
+def test_on_the_loss_clock_with_decay_it_is_told_what_may_be_lost(offset: float, rtol: float) -> None:
+    """Balances are not put back there. L stays ln 2, so that w = e^{−λs/L}(A e^{ρs} + B e^{−ρs}), ρ = ½/L."""
+    level, decay, size = math.log(2), 1e-3, 1e-20
+    start = bf.Network([[[size]], [[-size * (1 - offset)]]], 0.0)
+    until = math.log(2 / offset) * level / 0.5 * 2  # as large as at the start, and once more
+    run = bf.gradient_flow(
+        start, bf.Dataset([[1.0]], [1.0]), loss="logistic", clock="loss", weight_decay=decay, until=until, rtol=rtol,
+        save=4, method="exact",
+    )  # fmt: skip
+    up, down = 0.5 * size * offset, 0.5 * size * (2 - offset)
+    growth = np.exp(0.5 / level * run.times)
+    truth = np.exp(-decay / level * run.times) * (up * growth + down / growth)
+    off = np.abs(run.weights[0][:, 0, 0] / truth - 1).max()
+    assert off < 100 * rtol + run.counts.regrowth_error
+    assert run.status.complete == (run.counts.regrowth_error <= 100 * rtol + 1e-9)
+    assert run.counts.regrowth_error > (1e-5 if offset == 1e-12 else 1e-9)

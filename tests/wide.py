@@ -288,7 +288,9 @@ def amplification(
         rest["save"][-1] = rest["until"]
         first, second = (np.array(layer[when]) for layer in run.weights)
         same = bf.gradient_flow(bf.Network([first, second], start.slope), data, **rest)
-        sizes = np.hypot(np.linalg.norm(first, axis=1), second[0])
+        whole = np.column_stack([first, second.T])
+        largest = np.abs(whole).max(axis=1)
+        sizes = largest * np.linalg.norm(whole / np.where(largest > 0, largest, 1.0)[:, None], axis=1)
         first = first + NUDGE * sizes[:, None] * rng.uniform(-1, 1, size=first.shape)
         second = second + NUDGE * sizes * rng.uniform(-1, 1, size=second.shape)
         other = bf.gradient_flow(bf.Network([first, second], start.slope), data, **rest)

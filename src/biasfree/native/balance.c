@@ -35,7 +35,7 @@ static void keep_row(const Own *own, int64_t h, double now, double since, double
         raise_to(own->lost + h, ROUNDS * own->unkept[h] * own->unkept[h]);
     }
     if (dim > 1) raise_to(own->doubt + h, ROUNDS * own->faded[h]); /* of w in directions that are not pulled */
-    if (size > KEPT * largest_row) return;
+    if (size > KEPT * largest_row || wanted != wanted) return;     /* no number: the balance is not known */
     for (int64_t j = 0; j < dim; j++) one += (row[j] * unit) * (row[j] * unit);
     for (int64_t k = dim; k < dim + outputs; k++) other += (row[k] * unit) * (row[k] * unit);
     const double change = (wanted * fabs(wanted) - (one - other)) / (2.0 * (one + other));

@@ -84,21 +84,30 @@ class Balance:
         first, second = (np.asarray(layer, dtype=float) for layer in plan.network.weights)
         self._began, self._decay = plan.start, plan.weight_decay
         self._root, self._most = _root(first, second.T), math.sqrt(_BEARS * plan.rtol / _ROUNDS)
-        self._unknown = plan.weight_decay > 0 and plan.clock == "loss"  # how fast it fades there
+        # How balances fade there depends on L all the way: of rows it is only told what may be lost.
+        self._unknown = plan.weight_decay > 0 and plan.clock == "loss"
+        if self._unknown:
+            self._most = math.inf
         self._neurons = np.array([[1.0], [0.0], [0.0], [0.0]]).repeat(len(first), axis=1)  # as of rows
         self._groups: Merged | None = None
         self._own: Own | None = None
         self.lost = 0.0
 
     def of(self, now: Carried, time: float) -> Own | None:
-        """Of the rows as they are, for what begins at a time; None where they are no neurons, or it is not known."""
-        if now.linear or self._unknown or not now.active:
+        """Of the rows as they are, for what begins at a time; None where they are no neurons."""
+        if now.linear or not now.active:
             return None
         if self._own is None or now.groups is not self._groups:
             self._own = self._regrouped(now, time)
         c: Any = self._own.c
         c.began = time - self._began
+        if self._unknown:
+            c.decay = self._decay_now(now)
         return self._own
+
+    def _decay_now(self, now: Carried) -> float:
+        """λ, divided by L on the loss clock."""
+        return float(now.pulls().decay) if self._unknown else self._decay
 
     def copied(self, now: Carried, time: float) -> Own | None:
         """The same for steps that may not be taken."""
@@ -142,6 +151,10 @@ class Balance:
             np.maximum.at(of_rows, now.groups.row_of, of_neurons)
         np.maximum(unkept, 1.0, out=unkept)
         size[:] = np.abs(z).max(axis=1, initial=0.0)
+        numbers = _Numbers(self._most, self._decay_now(now), elapsed, elapsed, elapsed)
+        if self._unknown:
+            root[:] = math.nan
+            return Own.of(table, numbers)
         some = z[~now.groups.shapes.single]
         root[~now.groups.shapes.single] = _root(some[:, : now.dim], some[:, now.dim :])
         rows, neurons = now.groups.alone
@@ -155,7 +168,7 @@ class Balance:
         mended = unkept == 0
         doubt[mended] = np.maximum(doubt, lost**2)[mended]
         lost[mended] = 0.0
-        return Own.of(table, _Numbers(self._most, self._decay, elapsed, elapsed, elapsed))
+        return Own.of(table, numbers)
 
 
 def _root(first: Float[np.ndarray, "width dim"], second: Float[np.ndarray, "width outputs"]) -> np.ndarray:
