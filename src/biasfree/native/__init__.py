@@ -79,7 +79,7 @@ def address(array: np.ndarray, dtype: Any = FLOAT) -> int:
     own = array.dtype
     if own is dtype or own == dtype:
         try:
-            # Refuses what is not contiguous, empty or read-only. (Arrays are buffers, though their types do not say so.)
+            # Refuses what is not contiguous, empty or read-only. (An array is a buffer; its types do not say so.)
             return ctypes.addressof(_BYTE.from_buffer(array))  # type: ignore[arg-type]
         except (TypeError, ValueError):
             if array.flags.c_contiguous:
