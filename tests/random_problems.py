@@ -88,6 +88,24 @@ def wide_problem(seed: int) -> tuple[bf.Network, bf.Dataset, dict[str, Any]]:
     return bf.Network([first, second[None]], slope), bf.Dataset(inputs, targets), options
 
 
+def wide_problem_of_several(seed: int) -> tuple[bf.Network, bf.Dataset, dict[str, Any]]:
+    """The same with two to four outputs, by square loss or cross-entropy."""
+    start, data, options = wide_problem(seed)
+    rng = np.random.default_rng([seed, 99])
+    outputs, samples = int(rng.integers(2, 5)), len(data.inputs)
+    first, second = map(np.array, start.weights)
+    more = [rng.normal(size=second.shape) * np.abs(second) * rng.choice([1.0, 0.1]) for _ in range(outputs - 1)]
+    if rng.random() < 0.5:
+        sizes = np.abs(data.targets).max() or 1.0
+        others = sizes * rng.normal(size=(samples, outputs - 1))
+        targets = np.column_stack([np.asarray(data.targets, dtype=float).reshape(samples), others])
+        options = {**options, "loss": "square", "clock": "time"}
+        options.pop("stop", None)
+    else:
+        targets, options = np.eye(outputs)[rng.integers(outputs, size=samples)], {**options, "loss": "cross-entropy"}
+    return bf.Network([first, np.concatenate([second, *more])], start.slope), bf.Dataset(data.inputs, targets), options
+
+
 def _wide_inputs(rng: np.random.Generator, samples: int, dim: int) -> tuple[np.ndarray, bool]:
     """Inputs of one kind of geometry, then perhaps some zero or repeated ones; whether the second half mirrors."""
     kind = rng.choice(["any", "lattice", "opposite", "collinear", "column of ones", "orthogonal", "uneven"])

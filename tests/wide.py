@@ -19,7 +19,7 @@ import numpy as np
 
 import biasfree as bf
 from biasfree import losses
-from tests.random_problems import SECONDS, is_large, outputs_of, wide_problem
+from tests.random_problems import SECONDS, is_large, outputs_of, wide_problem, wide_problem_of_several
 
 LOOSE, TIGHT = 1e-6, 1e-10
 ROOM = 100  # times the larger tolerance: how far two runs may be apart
@@ -107,9 +107,9 @@ def budget(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def examine(seed: int, seconds: float | None = None) -> Verdict:
-    """Run a wide problem at both tolerances and check all that must hold of any run."""
-    start, data, options = wide_problem(seed)
+def examine(seed: int, seconds: float | None = None, several: bool = False) -> Verdict:
+    """Run a wide problem, perhaps of several outputs, at both tolerances and check all that must hold of any run."""
+    start, data, options = wide_problem_of_several(seed) if several else wide_problem(seed)
     seconds = seconds or (6 * SECONDS if is_large(seed) else SECONDS)
     verdict = Verdict(seed, tags=describe(start, data, options))
     runs: dict[float, bf.Trajectory] = {}
@@ -220,7 +220,7 @@ def rounding(run: bf.Trajectory) -> float:
     if run.settings["loss"] != "square":
         return 0.0
     first, second = (np.abs(layer[0]).reshape(len(layer[0]), -1) for layer in run.weights)
-    parts = (np.abs(run.dataset.inputs) @ first.T) @ second[0]
+    parts = (np.abs(run.dataset.inputs) @ first.T) @ second.T
     return float((1e-14 * (np.abs(run.dataset.targets).max() + parts.max())) ** 2)
 
 
@@ -261,7 +261,8 @@ def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:
 def loss_of(run: bf.Trajectory, network: bf.Network) -> float:
     """The loss of a run, at some other network."""
     outputs = outputs_of(run.dataset.inputs, *map(np.asarray, network.weights), network.slope)
-    return float(losses.get(run.settings["loss"]).value(outputs.T, np.asarray(run.dataset.targets).reshape(1, -1)))
+    targets = np.asarray(run.dataset.targets).reshape(len(outputs), -1)
+    return float(losses.get(run.settings["loss"]).value(outputs.T, targets.T))
 
 
 def last_common(one: bf.Trajectory, two: bf.Trajectory) -> float:
@@ -363,13 +364,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", help="only these")
     parser.add_argument("--processes", type=int, default=1, choices=(1, 2))
     parser.add_argument("--seconds", type=float, default=None, help="what one run may last")
+    parser.add_argument("--several", action="store_true", help="with several outputs")
     parser.add_argument("--follow", action="store_true", help="tell failures as they are found")
     parser.add_argument("--record", type=Path, help="write every verdict here as it comes; those it holds are kept")
     options = parser.parse_args()
     seeds = options.seeds or range(options.first, options.first + options.count)
     verdicts = recorded(options.record)
     held = {verdict.seed for verdict in verdicts}
-    jobs = [(seed, options.seconds) for seed in seeds if seed not in held]
+    jobs = [(seed, options.seconds, options.several) for seed in seeds if seed not in held]
     with contextlib.ExitStack() as stack:
         if options.processes == 1:
             found: Any = (examine(*job) for job in jobs)
@@ -386,7 +388,7 @@ def main() -> None:
     print(table(verdicts))
 
 
-def _examine(job: tuple[int, float | None]) -> Verdict:
+def _examine(job: tuple[int, float | None, bool]) -> Verdict:
     return examine(*job)
 
 
