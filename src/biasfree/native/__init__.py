@@ -36,12 +36,11 @@ _FUNCTIONS = {
         "wide_levels(ppipp) wide_velocity(ppipppp)"
     ),
     ctypes.c_int64: (
-        "jacobian(ppppp) kicks(pppppppp) leave_zero(pppi) pace_method(pp) parted(ppidp) quiet(ipdppdppp) "
-        "real(pdidpppp) ride(ppppp) scan(pdddppdpp)"
+        "arcs(ppppppp) grid(ppppppppip) jacobian(ppppp) kicks(pppppppp) leave_zero(pppi) pace_method(pp) "
+        "parted(ppidp) quiet(ipdppdppp) real(pdidpppp) scan(pdddppdpp)"
     ),
     ctypes.c_double: (
-        "deep_error(iippppppdd) deep_level(ppp) fastest(dpp) first_zero(ppiidpppp) keep_balance(pppp) "
-        "pace_longest(pi) pace_step(pi)"
+        "deep_error(iippppppdd) deep_level(ppp) first_zero(ppiidpppp) keep_balance(pppp) pace_longest(pi) pace_step(pi)"
     ),
 }
 _NOTHING = ctypes.create_string_buffer(8)  # stands for arrays without numbers

@@ -1,8 +1,7 @@
 /* Exponential steps: the inner loops of biasfree/dynamics/exact/_modes.py and _late.py, which has the equations. */
 
-#include "engine.h"
+#include "late.h"
 
-enum { POINTS = NODES - 1 };  /* of a step beside its beginning, and degrees of what J leaves of the velocity */
 enum { MOST_TERMS = 40 };     /* never reached: up to |z| = SERIES 29 are enough for φ₁, 23 for φ₈ */
 
 /* |z| below which φ's formulas cancel: beside exact fractions φ₈ by the recursion is off by up to 50 times 2.2e-16 from
@@ -10,21 +9,7 @@ enum { MOST_TERMS = 40 };     /* never reached: up to |z| = SERIES 29 are enough
 #define SERIES 3.0
 #define LARGEST_Z 700.0  /* e^z is no number from 709.8 on, and is divided by z only afterwards */
 #define NEGLIGIBLE 1e-17 /* a term of this part of a sum changes nothing: half of float64's spacing is 5e-17 at least */
-/* Part of the tolerance below which a fading direction needs no short arcs. Chosen: what arcs that are too long for it
-   make of it stays below that. Were it smaller, there would be more arcs, for what nobody sees. */
-#define UNSEEN 0.1
 
-/* J's modes, and what a step along them is judged by. */
-typedef struct {
-    const double *modes;      /* (entries, count) */
-    const double *by_mode;    /* (count, entries), the same */
-    const double *shown;      /* (count, seen): what each mode moves of the neurons' rows */
-    const double *tolerances; /* (seen) */
-    const double *rates, *force; /* (count) */
-    const double *start;      /* (rows, columns); the first of them are J's */
-    double noise;
-    int64_t count, entries, seen;
-} Modes;
 
 /* How the equations are solved: N at the points → B, what of the last B is an error, what may be left, and turns at
    most. */
@@ -79,7 +64,7 @@ PUBLIC void biasfree_phis(int64_t count, const double *z, int64_t last, double *
 }
 
 /* What the force, and each B_j, move every mode by until `time`: (8, count). */
-static void weigh(double time, double length, const Modes *modes, double *weights) {
+void weigh(double time, double length, const Modes *modes, double *weights) {
     double scale = time, factor = 1.0;
     for (int64_t m = 0; m < modes->count; m++) phis(time * modes->rates[m], NODES, weights + m, modes->count);
     for (int j = 0; j < NODES; j++) { /* j! τ(τ/h)^j */
@@ -92,7 +77,7 @@ static void weigh(double time, double length, const Modes *modes, double *weight
 }
 
 /* How far every mode has moved. */
-static void place(const Modes *modes, const double *weights, const double *bend, double *places) {
+void place(const Modes *modes, const double *weights, const double *bend, double *places) {
     const int64_t count = modes->count;
     for (int64_t m = 0; m < count; m++) {
         double total = weights[m] * modes->force[m];
@@ -185,23 +170,4 @@ PUBLIC void biasfree_collocate(double length, const Modes *modes, const Rules *r
     for (int64_t m = 0; m < count; m++)
         solved->change[m] = force[m] * rules->top * solved->bend[last + m];
     solved->error = judged(solved->change, modes, solved->shown);
-}
-
-/* The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}. Without tolerances all of
-   it can. */
-PUBLIC double biasfree_fastest(double length, const Modes *modes, const double *bend) {
-    const int64_t count = modes->count, seen = modes->seen;
-    double fastest = 0.0;
-    for (int64_t m = 0; m < count; m++) {
-        const double rate = fabs(modes->rates[m]), *shown = modes->shown + m * seen;
-        double total = modes->force[m], factor = 1.0, most = seen ? 0.0 : INFINITY;
-        if (!(rate * length > 1.0) || rate <= fastest) continue;
-        for (int j = 0; j < POINTS; j++) {
-            factor *= (double)(j + 1) / (length * modes->rates[m]);
-            total += factor * bend[j * count + m];
-        }
-        for (int64_t i = 0; i < seen; i++) most = largest(most, fabs(shown[i]) / modes->tolerances[i]);
-        if (fabs(total) / rate * most > UNSEEN) fastest = rate;
-    }
-    return fastest;
 }

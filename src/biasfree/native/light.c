@@ -1,7 +1,7 @@
 /* Rows that ride along a way: too small for the output to notice, each moves by pulls that are known
    (biasfree/dynamics/exact/_late.py and _light.py). */
 
-#include "engine.h"
+#include "late.h"
 
 enum { MOST_SWEEPS = 30 }; /* chosen, never reached: Jacobi's rotations converge quadratically, in a few sweeps */
 enum { PACES = 6 };        /* numbers in (3, 2) */
@@ -99,22 +99,8 @@ PUBLIC void biasfree_propagated(int64_t times, const double *when, int64_t rows,
                       to + (n * rows + row) * columns, room);
 }
 
-/* A way in arcs: rows that ride along it and those that make it; and room: pulls at the nodes and their means, (8,
-   riding, dim, outputs) each. */
-typedef struct {
-    const int64_t *riding, *heavy; /* (count), (heavies) */
-    const double *spans;           /* (arcs): of time */
-    const double *means;           /* (8, 8): values at the nodes → means up to each */
-    double *curves;                /* (arcs, 8, rows, columns) */
-    double *pulls, *mean, *room, *squares; /* (active) of these last ones */
-    Own *own;        /* or nothing */
-    double outgrown; /* part of all heavy squares at which a row is light no more */
-    double parted;   /* squared differences within a group, in units of its row, that part it */
-    int64_t arcs, count, heavies;
-} Ride;
-
 /* Fill in the rows that ride along arc n, which begins where the rows still are. */
-static void fill_in(const Ride *ride, int64_t n, double *states, const Data *data, const Pattern *pattern,
+static void fill_in(const Ride *ride, int64_t n, double span, double *states, const Data *data, const Pattern *pattern,
                     const Desk *desk) {
     const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs, size = pattern->rows * columns;
     const int64_t block = dim * outputs, all = ride->count * block;
@@ -132,7 +118,7 @@ static void fill_in(const Ride *ride, int64_t n, double *states, const Data *dat
         add_up(ride->means + y * NODES, NODES, ride->pulls, all, ride->mean);
         for (int64_t i = 0; i < ride->count; i++)
             propagate(before + ride->riding[i] * columns, ride->mean + i * block, decay,
-                      ride->spans[n] * TABLES.nodes[y], dim, outputs, arc + y * size + ride->riding[i] * columns,
+                      span * TABLES.nodes[y], dim, outputs, arc + y * size + ride->riding[i] * columns,
                       ride->room);
     }
 }
@@ -165,27 +151,25 @@ static int fades(const Ride *ride, const double *begin, const double *end, int64
     return 0;
 }
 
-/* Fill in the rows that ride, `states` (arcs, 8, rows, columns), and draw the arcs' curves; how many arcs there are
-   before a row that rides is light no more, a group comes apart, or a heavy row has faded. Between nodes those that
-   ride are pulled by the mean of the pulls up to each. */
-PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data, const Pattern *pattern, const Desk *desk) {
+/* Fill in the rows that ride at the nodes of arcs, and draw the curves; how many arcs there are before a row that rides
+   is light no more, a group comes apart, or a heavy row has faded. Between nodes those that ride are pulled by the mean
+   of the pulls up to each. */
+int64_t ride_along(const Ride *ride, const Drawn *drawn, const Data *data, const Pattern *pattern, const Desk *desk) {
     const int64_t columns = data->dim + data->outputs, size = pattern->rows * columns;
-    double time = 0.0;
-    for (int64_t n = 0; n < ride->arcs; n++) {
-        double *arc = states + n * NODES * size, *end = arc + (NODES - 1) * size;
+    for (int64_t n = 0; n < drawn->count; n++) {
+        double *arc = drawn->states + n * NODES * size, *end = arc + (NODES - 1) * size;
         if (ride->count) {
-            fill_in(ride, n, states, data, pattern, desk);
-            time += ride->spans[n];
-            keep_balance(ride->own, time, data, pattern, ride->riding, ride->count, end);
+            fill_in(ride, n, drawn->ends[n] - (n ? drawn->ends[n - 1] : 0.0), drawn->states, data, pattern, desk);
+            keep_balance(ride->own, drawn->ends[n], data, pattern, ride->riding, ride->count, end);
             if (n && has_faded(ride->own, pattern)) return n;
             if (outgrows(ride, n ? arc - size : arc, end, pattern, columns)) return n;
             if (has_parted(end, pattern, columns, ride->parted, ride->squares)) return n;
         }
-        if (fades(ride, states, end, columns)) return n;
+        if (fades(ride, drawn->states, end, columns)) return n;
         for (int k = 0; k < NODES; k++)
-            add_up(TABLES.from_nodes + k * NODES, NODES, arc, size, ride->curves + (n * NODES + k) * size);
+            add_up(TABLES.from_nodes + k * NODES, NODES, arc, size, drawn->curves + (n * NODES + k) * size);
     }
-    return ride->arcs;
+    return drawn->count;
 }
 
 /* How long a part of a row that changes by a rate can be seen in it. */
@@ -195,8 +179,8 @@ static double seen_for(double square, double rate) { return log(largest(sqrt(fab
 
    Of M = UΣVᵀ a row has parts that grow by σ, that fade by σ, and that nothing pulls; all fade by decay. Where a pull
    is no number the first rate is infinite. */
-PUBLIC void biasfree_light_paces(const Ride *ride, const double *z, const Data *data, const Pattern *pattern,
-                                 const Desk *desk, double *paces) {
+void light_paces(const Ride *ride, const double *z, const Data *data, const Pattern *pattern, const Desk *desk,
+                 double *paces) {
     const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs, block = dim * outputs;
     const double decay = pulls_on_rows(z, data, pattern, desk);
     double *left = ride->room, *right = ride->room + block, fastest = 0.0;
@@ -235,4 +219,9 @@ PUBLIC void biasfree_light_paces(const Ride *ride, const double *z, const Data *
     }
     paces[2] = fastest + decay;
     paces[4] = decay;
+}
+
+PUBLIC void biasfree_light_paces(const Ride *ride, const double *z, const Data *data, const Pattern *pattern,
+                                 const Desk *desk, double *paces) {
+    light_paces(ride, z, data, pattern, desk, paces);
 }

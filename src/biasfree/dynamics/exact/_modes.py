@@ -199,8 +199,8 @@ class Modes:
         return np.ascontiguousarray(self._modes), np.ascontiguousarray(self._modes.T)
 
     @functools.cached_property
-    def _c(self) -> Any:
-        """For C, with nothing to judge by."""
+    def c(self) -> Any:
+        """For C, with nothing to judge by before a length is tried."""
         arrays = (*self._entries, self.by_mode, _NONE, self.rates, self.force, self._start)
         return _MODES(*map(address, arrays), self._noise, len(self.rates), len(self._modes), 0)
 
@@ -211,7 +211,7 @@ class Modes:
         count, found = len(self.rates), np.empty((len(times), len(self.rates)))
         weights = np.empty(len(NODES) * count)
         engine().biasfree_places(
-            len(times), address(times), length, byref(self._c), address(bend), address(weights),
+            len(times), address(times), length, byref(self.c), address(bend), address(weights),
             address(found),
         )  # fmt: skip
         return found
@@ -222,7 +222,7 @@ class Modes:
         room = np.empty(len(self._modes)), np.empty(self._start.shape)
         self.evaluations += len(places)
         engine().biasfree_bend(
-            len(places), address(places), byref(self._c), byref(self.data.c), byref(self._pattern.c),
+            len(places), address(places), byref(self.c), byref(self.data.c), byref(self._pattern.c),
             byref(self.frame.desk.c), address(found), *map(address, room),
         )  # fmt: skip
         return found
@@ -244,7 +244,7 @@ class Modes:
         sizes = points * count, points * len(NODES) * count, points * count, count, entries, each.size, self._start.size
         _room, begins = room(*sizes)
         solved = _SOLVED(address(bend), *begins, math.inf, math.inf, 0)
-        modes = self._c
+        modes = self.c
         modes.tolerances, modes.seen = address(each), each.size
         self._judged_by = each  # it must live: C reads it
         engine().biasfree_collocate(
@@ -253,10 +253,6 @@ class Modes:
         )  # fmt: skip
         self.evaluations += solved.evaluations
         return Collocated(bend, solved.left, solved.error)
-
-    def fastest(self, length: float, bend: Float[np.ndarray, "7 modes"]) -> float:
-        """The largest rate at which something fades that can be seen in a step of some length, with these B."""
-        return engine().biasfree_fastest(length, byref(self._c), address(bend))
 
 
 _ITERATION = _RULES(address(FIT), TOP, SETTLED, _TURNS)

@@ -92,7 +92,7 @@ class Late:
     def __init__(self, state: State, atol: float) -> None:
         """Nothing is stiff yet."""
         self.state, self._atol = state, atol
-        self._going, self._length, self._next, self._next_look = False, 0.0, 0, 1
+        self._going, self._length, self._next_look = False, 0.0, 1
         self._seemed = 0
         self._folded: tuple[object, int] = None, 0  # rows that J is of, for a pattern
         self._frame: Frame | None = None  # of the last step
@@ -108,7 +108,7 @@ class Late:
         waits = self._going and state.plan.stop.converged
         due = (waits or pace.accepted >= self._next_look) and self._slow()
         steps = self._going or (
-            pace.stiff >= _STIFF and self._spent >= self._next and self._pays(until - state.time)
+            pace.stiff >= _STIFF and state.spent >= state.next_exponential and self._pays(until - state.time)
         )  # fmt: skip
         if not (due or steps):
             return None
@@ -292,9 +292,5 @@ class Late:
 
     def _give_up(self) -> None:
         """Back to explicit steps for a while."""
-        self._going, self._next, self.state.pace.stiff = False, self._spent + _LATER, 0
-
-    @property
-    def _spent(self) -> int:
-        """Explicit steps so far, and events: one of these costs about as much (wide seed 8122 has 159 in a step)."""
-        return self.state.pace.accepted + len(self.state.noted)
+        state = self.state
+        self._going, state.next_exponential, state.pace.stiff = False, state.spent + _LATER, 0

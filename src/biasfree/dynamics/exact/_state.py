@@ -88,6 +88,7 @@ class State:
         pace: how long steps are, and what they cost.
         inadmissible: the third gauge, see ``Trajectory.admissibility``.
         last_event: when a step was ended by one.
+        next_exponential: steps and events so far from which exponential steps are thought of.
     """
 
     def __init__(self, plan: Plan, neurons: Float[np.ndarray, "width columns"], data: Data, time: float, energy: float):
@@ -97,7 +98,7 @@ class State:
         self.carried, self.balance = Carried(neurons, data, plan.rtol), Balance(plan)
         self._still_since, self._shape = time, (0, 0, 0)
         self.limits = Limits(SAFETY * plan.rtol, _ABSOLUTE, 1.0)
-        self.inadmissible, self.last_event, self._flood = 0.0, time, 0
+        self.inadmissible, self.last_event, self._flood, self.next_exponential = 0.0, time, 0, 0
         self.noted: list[tuple[float, Noted]] = []
         # Errors of the energy are judged against the first loss; on the loss clock it is ln L that falls by it.
         if plan.clock == "time":
@@ -182,6 +183,16 @@ class State:
     def level(self) -> float:
         """ln L."""
         return float(self.carried.pulls().level)
+
+    @property
+    def spent(self) -> int:
+        """Explicit steps so far, and events: one of these costs about as much (wide seed 8122 has 159 in a step)."""
+        return self.pace.accepted + len(self.noted)
+
+    def until_exponential(self, least: int) -> int:
+        """Steps until exponential ones are thought of again; ``least`` where they are thought of now."""
+        left = self.next_exponential - self.spent
+        return left if left > 0 else least
 
     @property
     def speed(self) -> float:
