@@ -11,6 +11,20 @@ enum { MOST_TERMS = 40 };     /* never reached: up to |z| = SERIES 29 are enough
 #define NEGLIGIBLE 1e-17 /* a term of this part of a sum changes nothing: half of float64's spacing is 5e-17 at least */
 
 
+/* What eigenvectors of J are of, and what is made of them. */
+typedef struct {
+    const double *by_mode;  /* (count, entries): eigenvectors, one in a row; entries are (leads + fades, columns) */
+    const double *velocity; /* (entries) */
+    const double *turn;     /* (heavy, leads): the neurons' rows from those that stand for them; nothing: the same */
+    const double *basis;    /* (dim, columns - outputs), or nothing: w's coordinates (_narrow.py) */
+    const double *beside;   /* (heavy, dim): what the last row of J stands for, if it fades */
+    double *modes;          /* (entries, count) */
+    double *shown;          /* (count, heavy, dim + outputs): what each mode moves of the neurons' rows */
+    double *rates, *force;  /* (count) */
+    double flat, noise;     /* parts of the fastest rate, and forces, that rounding makes of zero */
+    int64_t count, leads, fades, columns, heavy, dim, outputs;
+} Turned;
+
 /* How the equations are solved: N at the points → B, what of the last B is an error, what may be left, and turns at
    most. */
 typedef struct {
@@ -170,4 +184,50 @@ PUBLIC void biasfree_collocate(double length, const Modes *modes, const Rules *r
     for (int64_t m = 0; m < count; m++)
         solved->change[m] = force[m] * rules->top * solved->bend[last + m];
     solved->error = judged(solved->change, modes, solved->shown);
+}
+
+/* What a mode moves of one of the neurons' rows, from what it moves of those that stand for them. */
+static void show(const Turned *turned, const double *moved, int64_t h, double *own, double *row) {
+    const int64_t columns = turned->columns, narrow = columns - turned->outputs;
+    const double *one = moved + h * columns;
+    if (turned->turn) {
+        memset(own, 0, sizeof(double) * (size_t)columns);
+        for (int64_t k = 0; k < turned->leads; k++) {
+            const double part = turned->turn[h * turned->leads + k];
+            if (part == 0.0) continue; /* of another cell */
+            for (int64_t j = 0; j < columns; j++) own[j] += part * moved[k * columns + j];
+        }
+        one = own;
+    }
+    memcpy(row + turned->dim, one + narrow, sizeof(double) * (size_t)turned->outputs);
+    if (!turned->basis) {
+        memcpy(row, one, sizeof(double) * (size_t)narrow);
+        return;
+    }
+    const double faded = turned->fades ? moved[turned->leads * columns + narrow - 1] : 0.0;
+    for (int64_t i = 0; i < turned->dim; i++) {
+        row[i] = faded * turned->beside[h * turned->dim + i];
+        for (int64_t j = 0; j < narrow; j++) row[i] += one[j] * turned->basis[i * narrow + j];
+    }
+}
+
+/* Modes from eigenvectors and rates: entry by entry, as the neurons' rows show them, and the force along each. Rates and
+   forces that rounding makes of zero are put to zero; `room` is for a row. */
+PUBLIC void biasfree_modes(const Turned *turned, double *room) {
+    const int64_t count = turned->count, entries = (turned->leads + turned->fades) * turned->columns;
+    const int64_t wide = turned->dim + turned->outputs;
+    double fastest = 0.0;
+    for (int64_t m = 0; m < count; m++) fastest = largest(fastest, fabs(turned->rates[m]));
+    for (int64_t m = 0; m < count; m++) {
+        const double *moved = turned->by_mode + m * entries;
+        double force = 0.0;
+        if (fabs(turned->rates[m]) <= turned->flat * fastest) turned->rates[m] = 0.0;
+        for (int64_t i = 0; i < entries; i++) {
+            turned->modes[i * count + m] = moved[i];
+            force += moved[i] * turned->velocity[i];
+        }
+        turned->force[m] = fabs(force) <= turned->noise ? 0.0 : force;
+        for (int64_t h = 0; h < turned->heavy; h++)
+            show(turned, moved, h, room, turned->shown + (m * turned->heavy + h) * wide);
+    }
 }

@@ -123,6 +123,11 @@ class LateStep:
         self._curve = FROM_NODES[:, 1:] @ places
         return max(left, self._judged(TOP * (FIT @ places)[-1:]))
 
+    @property
+    def solved(self) -> bool:
+        """Whether its length took Newton's method."""
+        return self._curve is not None
+
     def _judged(self, changes: Float[np.ndarray, "n modes"]) -> float:
         """The largest change of a row, in units of its tolerance."""
         worst = (np.abs(self.modes.shown(changes)) / self._tolerances[:, None]).max(initial=0.0)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg import lapack
 
 from biasfree.dynamics._lanczos import lanczos
 from biasfree.dynamics.exact._arrays import Desk, Pattern
@@ -39,6 +40,11 @@ FIT = np.linalg.inv(NODES[1:, None] ** POWERS)  # N at the points → B
 _NONE = np.empty(0)  # tolerances, where nothing is judged
 _MODES = structure("Modes", "p modes by_mode shown tolerances rates force start d noise i count entries seen")
 _RULES = structure("Rules", "p fit d top settled i turns")
+_TURNED = structure(
+    "Turned",
+    "p by_mode velocity turn basis beside modes shown rates force d flat noise i count leads fades columns heavy dim "
+    "outputs",
+)
 _SOLVED = structure("Solved", "p bend places weights bent change moved shown stage d left error i evaluations")
 
 
@@ -96,6 +102,7 @@ class Modes:
     Attributes:
         frame: what it is of.
         rates, force: λ of every mode, and the velocity along it.
+        by_mode: what each mode moves of the rows themselves.
         evaluations, algebra: what it has cost, of velocities and of multiplications in linear algebra.
     """
 
@@ -124,21 +131,35 @@ class Modes:
     def _linearise(self) -> None:
         """Rates, modes and the force along them: all of J, or what Lanczos' method sees of it."""
         self.rows = self._rows_at(self._start, self.pulls)
-        flat = self.rows.force
-        if not flat.size:
-            rates, self._modes = np.zeros(0), np.zeros((0, 0))
+        velocity = self.rows.force
+        if not velocity.size:
+            self.rates, by_mode = np.zeros(0), np.zeros((0, 0))
         elif self.whole:
-            rates, self._modes = np.linalg.eigh(dense(self.rows, self.data))
-            self.evaluations += flat.size
-            self.algebra += _EIGEN * float(flat.size) ** 3
+            self.rates, by_mode = _eigenvectors(dense(self.rows, self.data))
+            self.evaluations += velocity.size
+            self.algebra += _EIGEN * float(velocity.size) ** 3
         else:
-            seen = lanczos(flat, lambda vector: -times(vector, self.rows, self.data))
-            rates, self._modes = -seen.rates, seen.modes
+            seen = lanczos(velocity, lambda vector: -times(vector, self.rows, self.data))
+            self.rates, by_mode = -seen.rates, np.ascontiguousarray(seen.modes.T)
             self.evaluations += seen.products
-        self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
         self._noise = _EPSILON * (self.pulls.whole + self.data.mass) * float(np.abs(self.rows.second).max(initial=0.0))
-        force = self._modes.T @ flat
-        self.force = np.where(np.abs(force) <= self._noise, 0.0, force)
+        self._turned(by_mode)
+
+    def _turned(self, by_mode: Float[np.ndarray, "modes entries"]) -> None:
+        """Modes and force from eigenvectors."""
+        (count, entries), (heavy, wide), narrow = by_mode.shape, self._moved, self._narrow
+        self._modes, self.force = np.empty((entries, count)), np.empty(count)
+        self._by_mode, self.by_mode = by_mode, np.empty((count, heavy * wide))
+        basis = None if narrow.basis is None else np.ascontiguousarray(narrow.basis)
+        beside = np.ascontiguousarray(np.broadcast_to(narrow.beside, (heavy, wide - self.data.outputs)))
+        turned = _TURNED(
+            address(by_mode), address(self.rows.force), None if self._turn is None else address(self._turn),
+            None if basis is None else address(basis), address(beside), address(self._modes), address(self.by_mode),
+            address(self.rates), address(self.force), _FLAT, self._noise, count, self._leads - narrow.fades,
+            narrow.fades, self._columns, heavy, wide - self.data.outputs, self.data.outputs,
+        )  # fmt: skip
+        row = np.empty(self._columns)
+        engine().biasfree_modes(byref(turned), address(row))
 
     @property
     def whole(self) -> bool:
@@ -160,16 +181,6 @@ class Modes:
     def shown(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n heavy columns"]:
         """How far the rows themselves have moved at some places."""
         return (places @ self.by_mode).reshape(len(places), *self._moved)
-
-    @functools.cached_property
-    def by_mode(self) -> Float[np.ndarray, "modes entries"]:
-        """What each mode moves of the rows themselves."""
-        count, fades = len(self.rates), self._narrow.fades
-        moved = self._modes.T.reshape(count, self._leads, self._columns)
-        faded = moved[:, -1, len(self.data.transposed) - 1] if fades else np.zeros(count)
-        moved = moved[:, : self._leads - fades]
-        moved = moved if self._turn is None else self._turn @ moved
-        return np.ascontiguousarray(self._narrow.wide(moved, faded).reshape(count, math.prod(self._moved)))
 
     def pulls_on(self, side: Float[np.ndarray, "rows lines"]) -> Float[np.ndarray, "rows dim outputs"]:
         """M of rows of some sides, here."""
@@ -194,14 +205,9 @@ class Modes:
     # N at places
 
     @functools.cached_property
-    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Modes by entry of the folded rows, and entries by mode, as C reads them."""
-        return np.ascontiguousarray(self._modes), np.ascontiguousarray(self._modes.T)
-
-    @functools.cached_property
     def c(self) -> Any:
         """For C, with nothing to judge by before a length is tried."""
-        arrays = (*self._entries, self.by_mode, _NONE, self.rates, self.force, self._start)
+        arrays = (self._modes, self._by_mode, self.by_mode, _NONE, self.rates, self.force, self._start)
         return _MODES(*map(address, arrays), self._noise, len(self.rates), len(self._modes), 0)
 
     def places(
@@ -253,6 +259,14 @@ class Modes:
         )  # fmt: skip
         self.evaluations += solved.evaluations
         return Collocated(bend, solved.left, solved.error)
+
+
+def _eigenvectors(matrix: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n n"]]:
+    """Eigenvalues of a symmetric matrix, and its eigenvectors in rows; NumPy's eigh takes longer to call it."""
+    values, vectors, failed = lapack.dsyevd(matrix)
+    if failed:
+        raise np.linalg.LinAlgError("the eigenvalues of the flow's Jacobian were not found.")
+    return values, np.ascontiguousarray(vectors.T)
 
 
 _ITERATION = _RULES(address(FIT), TOP, SETTLED, _TURNS)
