@@ -40,7 +40,8 @@ _FUNCTIONS = {
         "parted(ppidp) quiet(ipdppdppp) real(pdidpppp) scan(pdddppdpp)"
     ),
     ctypes.c_double: (
-        "deep_error(iippppppdd) deep_level(ppp) first_zero(ppiidpppp) keep_balance(pppp) pace_longest(pi) pace_step(pi)"
+        "deep_error(iippppppdd) deep_level(ppp) first_zero(ppiidpppp) keep_balance(pppp) "
+        "moving(pppppp) pace_longest(pi) pace_step(pi)"
     ),
 }
 _NOTHING = ctypes.create_string_buffer(8)  # stands for arrays without numbers

@@ -18,7 +18,7 @@ from biasfree.dynamics._lanczos import lanczos
 from biasfree.dynamics.exact._arrays import Desk, Pattern
 from biasfree.dynamics.exact._cells import folds
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import Pulls, matrices_of, pulls_of
+from biasfree.dynamics.exact._field import Moving, matrices_of
 from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._methods import NODES
@@ -124,7 +124,7 @@ class Modes:
         leads = rows[heavy] if self._turn is None else self._turn.T @ rows[heavy]
         self._start = np.concatenate([leads, self._narrow.fading(), rows[light]])
         self._leads = len(self._start) - len(light)
-        self.pulls = pulls_of(self._start, self.data, self._pattern.side)
+        self.pulls = self._moving(self._start)
         self.evaluations, self.algebra = 1, 0.0
         self._linearise()
 
@@ -142,7 +142,9 @@ class Modes:
             seen = lanczos(velocity, lambda vector: -times(vector, self.rows, self.data))
             self.rates, by_mode = -seen.rates, np.ascontiguousarray(seen.modes.T)
             self.evaluations += seen.products
-        self._noise = _EPSILON * (self.pulls.whole + self.data.mass) * float(np.abs(self.rows.second).max(initial=0.0))
+        self._noise = (
+            _EPSILON * (self.pulls.whole + self.data.mass) * float(np.abs(self.rows.parts[1]).max(initial=0.0))
+        )
         self._turned(by_mode)
 
     def _turned(self, by_mode: Float[np.ndarray, "modes entries"]) -> None:
@@ -169,7 +171,7 @@ class Modes:
     @property
     def decay(self) -> float:
         """λ of the weights, here."""
-        return float(self.pulls.decay)
+        return self.pulls.decay
 
     def seen_growth(self) -> float:
         """The largest rate that a random direction sees: growth that the force happens to miss."""
@@ -186,20 +188,17 @@ class Modes:
         """M of rows of some sides, here."""
         return matrices_of(self.pulls.p, self.pulls.q, self._whole_data, side)
 
-    def _rows_at(self, state: Float[np.ndarray, "rows columns"], pulls: Pulls) -> Rows:
+    def _moving(self, state: Float[np.ndarray, "rows columns"]) -> Moving:
+        """How J's rows move at a state, and those that it leaves where they are."""
+        return Moving.of(state, self.data, self._pattern, self.frame.desk)
+
+    def _rows_at(self, state: Float[np.ndarray, "rows columns"], moving: Moving) -> Rows:
         """The rows at a state, as J needs them."""
-        leads, dim = self._leads, self.data.directions.shape[1]
-        matrices = pulls.matrices[:leads]
-        own = None if self._pattern.across is None else self._pattern.across[:leads]
-        if own is not None:  # twice, as in ``native/field.c``
-            matrices = own @ (own @ matrices)
-        first, second = state[:leads, :dim], state[:leads, dim:]
-        moved = np.concatenate(
-            [(matrices @ second[:, :, None])[..., 0], (first[:, None, :] @ matrices)[:, 0]], axis=1
-        ) - float(pulls.decay) * state[:leads]  # fmt: skip
-        bent = bends(state, self.data, self._pattern.side, float(pulls.level))
+        leads, across = self._leads, self._pattern.across
+        bent = bends(state, self.data, self._pattern.side, moving.level)
         return Rows(
-            first, second, self._pattern.side[:leads], own, matrices, float(pulls.decay), bent, moved.ravel()
+            state[:leads], self._pattern.side[:leads], None if across is None else across[:leads],
+            moving.matrices[:leads], moving.decay, bent, moving.velocity[:leads].ravel(),
         )  # fmt: skip
 
     # N at places
@@ -237,10 +236,9 @@ class Modes:
         """The derivative of ``bent`` at several places."""
         states = np.repeat(self._start[None], len(places), axis=0)
         states[:, : self._leads] += (places @ self._modes.T).reshape(len(places), self._leads, self._columns)
-        pulls = pulls_of(states, self.data, self._pattern.side)
         self.evaluations += places.size
         self.algebra += float(places.size) ** 3 / 3
-        rows = [self._rows_at(state, pulls.take(n)) for n, state in enumerate(states)]
+        rows = [self._rows_at(state, self._moving(state)) for state in states]
         return np.stack([self._modes.T @ dense(each, self.data) @ self._modes for each in rows]) - np.diag(self.rates)
 
     def collocated(self, length: float, tolerances: Float[np.ndarray, "heavy"]) -> Collocated:
