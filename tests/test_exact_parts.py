@@ -656,6 +656,31 @@ class TestLate:
         assert abs(late.at(0.1)[2, :3] @ data.directions[5]) < 1e-14
 
 
+class TestGroups:
+    """Neurons that act as one, beside NumPy's singular values."""
+
+    @pytest.mark.parametrize("spread", [0.0, 1e-12, 1e-4, 1.0])
+    def test_rows_are_singular_vectors(self, spread: float) -> None:
+        rng = np.random.default_rng(1)
+        for count, columns in ((2, 3), (3, 3), (40, 3), (2, 41), (30, 12), (1500, 4)):
+            direction = rng.normal(size=columns)
+            neurons = rng.normal(size=(count, 1)) * 1e-200 * (direction + spread * rng.normal(size=(count, columns)))
+            ((members, parts), rows), (_, alone) = _groups.several([np.arange(count), np.array([count - 1])], neurons)
+            sizes = np.linalg.svd(neurons * 1e200, compute_uv=False)
+            rank = len(rows)
+            assert members.tolist() == list(range(count))
+            assert rank == 1 if spread == 0 else rank == min(count, columns)
+            assert parts[:, 0].sum() >= 0
+            off = 1e-7 if count > _groups.LARGE else 1e-14  # these are found from squares
+            np.testing.assert_allclose(
+                np.linalg.norm(rows * 1e200, axis=1), sizes[:rank], rtol=1e-6, atol=off * sizes[0]
+            )
+            np.testing.assert_allclose(parts @ rows * 1e200, neurons * 1e200, atol=1e-14 * sizes[0])
+            if count <= _groups.LARGE:
+                np.testing.assert_allclose(parts.T @ parts, np.eye(rank), atol=1e-3 if spread == 1e-12 else 1e-9)
+            np.testing.assert_array_equal(alone, neurons[-1:])
+
+
 class TestRiders:
     """A wide network on symmetric data, with riders and with every unaligned neuron a group of its own."""
 

@@ -29,8 +29,8 @@ _FUNCTIONS = {
     None: (
         "alike(ppiidiip) alone(pppppppppppp) along(ippppiipipp) attempt(iidddppppppppp) bend(ipppppppp) "
         "collocate(dpppppp) deep_sizes(pipppp) deep_stages(pppdppippp) deep_velocity(ppppp) follow(pidppppppp) "
-        "levels(ipiipppp) light_paces(pppppp) march(ppppppppppppp) modes(pp) pace_free(pd) pace_met_event(pd) "
-        "pace_went_short(pi) phis(ipip) places(ipdpppp) propagated(ipippdiipp) pull_parts(ppp) "
+        "grouped(ippidpppp) levels(ipiipppp) light_paces(pppppp) march(ppppppppppppp) modes(pp) pace_free(pd) "
+        "pace_met_event(pd) pace_went_short(pi) phis(ipip) places(ipdpppp) propagated(ipippdiipp) pull_parts(ppp) "
         "pull_place(ppppppippp) pull_remaining(ppppp) pulls(ippppppp) pulls_of(ipiipppppppp) "
         "restored(ipiippppiip) solve(ppi) speeds(ippppppp) tables(p) travel(pppppppppppp) turn(pppii) "
         "wide_levels(ppipp) wide_velocity(ppipppp)"

@@ -3,16 +3,12 @@
 
 #include "late.h"
 
-enum { MOST_SWEEPS = 30 }; /* chosen, never reached: Jacobi's rotations converge quadratically, in a few sweeps */
 enum { PACES = 6 };        /* numbers in (3, 2) */
 
 /* Growth of a light row over an arc beyond which eight points do not follow it. Chosen: e^{rt} that grows so much is
    1.5e-3 of its end away from the polynomial through the nodes, 3.5e-5 where it grows a hundredfold. Were it larger,
    rows between nodes would be worse; were it smaller, there would be more steps. */
 #define OVERGROWN 1e4
-/* The cosine of two columns that are orthogonal: five times float64's rounding, 2.2e-16. Much less might never be
-   reached: MOST_SWEEPS would end it. */
-#define ORTHOGONAL 1e-15
 /* A size far below anything that could grow again in a run, as in _carried.py. Chosen: decay does not make less of
    float64's least numbers, of which those from 2e-308 down lose digits. */
 #define VANISHES 1e-280
@@ -22,36 +18,6 @@ enum { PACES = 6 };        /* numbers in (3, 2) */
 /* Of a light row, the part that is not seen. Chosen: below the tolerances that are usual, above rounding. Were it
    smaller, parts that have faded would make arcs short for longer. */
 #define UNNOTICED 1e-12
-
-/* M = UΣVᵀ by Jacobi's rotations of M's columns: left is UΣ, (dim, outputs), right is V. */
-static void rotate(double *left, double *right, int64_t dim, int64_t outputs) {
-    memset(right, 0, sizeof(double) * (size_t)(outputs * outputs));
-    for (int64_t k = 0; k < outputs; k++) right[k * outputs + k] = 1.0;
-    for (int sweep = 0, turned = 1; turned && sweep < MOST_SWEEPS; sweep++) {
-        turned = 0;
-        for (int64_t p = 0; p < outputs; p++)
-            for (int64_t q = p + 1; q < outputs; q++) {
-                double one = 0.0, other = 0.0, both = 0.0;
-                for (int64_t j = 0; j < dim; j++) {
-                    const double a = left[j * outputs + p], b = left[j * outputs + q];
-                    one += a * a;
-                    other += b * b;
-                    both += a * b;
-                }
-                if (!(fabs(both) > ORTHOGONAL * sqrt(one) * sqrt(other))) continue;
-                turned = 1;
-                const double tau = (other - one) / (2.0 * both);
-                const double t = (tau < 0.0 ? -1.0 : 1.0) / (fabs(tau) + sqrt(1.0 + tau * tau));
-                const double c = 1.0 / sqrt(1.0 + t * t), s = c * t;
-                for (int64_t j = 0; j < dim + outputs; j++) {
-                    double *row = j < dim ? left + j * outputs : right + (j - dim) * outputs;
-                    const double a = row[p], b = row[q];
-                    row[p] = c * a - s * b;
-                    row[q] = s * a + c * b;
-                }
-            }
-    }
-}
 
 /* e^{tA}z of one row with A = [[−λ, M], [Mᵀ, −λ]]: along M's singular vectors a hyperbolic rotation, elsewhere only
    decay. cosh and sinh go with the decay, each exponential by itself: neither overflows unless the row does. `room` is
@@ -70,7 +36,7 @@ static void propagate(const double *row, const double *matrix, double decay, dou
         return;
     }
     memcpy(left, matrix, sizeof(double) * (size_t)(dim * outputs));
-    rotate(left, right, dim, outputs);
+    rotate(left, right, dim, outputs, 0.0);
     for (int64_t k = 0; k < outputs; k++) {
         double square = 0.0, one = 0.0, other = 0.0;
         for (int64_t j = 0; j < dim; j++) square += left[j * outputs + k] * left[j * outputs + k];
@@ -191,7 +157,7 @@ void light_paces(const Ride *ride, const double *z, const Data *data, const Patt
         double whole = 0.0, strongest = 0.0, fading = 0.0, pulled = 0.0;
         if (!(size > VANISHES)) continue;
         memcpy(left, desk->pull + pattern->owner[ride->riding[i]] * block, sizeof(double) * (size_t)block);
-        rotate(left, right, dim, outputs);
+        rotate(left, right, dim, outputs, 0.0);
         for (int64_t j = 0; j < columns; j++) whole += (row[j] / size) * (row[j] / size);
         for (int64_t k = 0; k < outputs; k++) {
             double square = 0.0, one = 0.0, other = 0.0;
