@@ -17,7 +17,7 @@ from scipy.linalg import expm
 import biasfree as bf
 from biasfree import Network, datasets
 from biasfree.dynamics import _field
-from biasfree.dynamics.exact import _carried, _dop853, _groups, _merging
+from biasfree.dynamics.exact import _carried, _chain, _dop853, _groups, _merging, _modes, _rest
 from biasfree.dynamics.exact._arrays import START, Desk, Form, Limits, Pattern, Sought, Trial
 from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
@@ -422,7 +422,7 @@ class TestLate:
         ends = []
         for frame in (before.modes.frame, None):
             after = LateStep(before.at(0.01), data, pattern, 1e-9, frame=frame)
-            assert (after.modes._turn is before.modes._turn) == (frame is not None)
+            assert (after.modes.turn is before.modes.turn) == (frame is not None)
             assert after.modes.force.size == 9  # of 27 entries
             assert after.try_length(0.01, 1e-9, 0.0) <= 1
             assert after.arcs()
@@ -654,6 +654,58 @@ class TestLate:
         late.try_length(0.1, 1.0, 0.0)
         late.arcs()
         assert abs(late.at(0.1)[2, :3] @ data.directions[5]) < 1e-14
+
+
+class TestChains:
+    """Exponential steps that follow each other in C, and what they find eigenvectors by."""
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 24, 64])
+    @pytest.mark.parametrize("kind", ["any", "diagonal", "of low rank", "graded", "zero"])
+    def test_eigenvectors(self, size: int, kind: str) -> None:
+        rng = np.random.default_rng(size)
+        matrix = rng.normal(size=(size, size))
+        if kind == "diagonal":
+            matrix = np.diag(matrix[0])
+        if kind == "of low rank":
+            matrix = matrix[:, : 1 + size // 4] @ matrix[:, : 1 + size // 4].T
+        if kind == "graded":
+            matrix *= np.outer(*[10.0 ** rng.uniform(-5, 5, size)] * 2)
+        matrix = 0.0 * matrix if kind == "zero" else matrix + matrix.T
+        rates, vectors = _modes._eigenvectors(matrix)
+        whole = np.linalg.norm(matrix)
+        np.testing.assert_allclose(np.sort(rates), np.linalg.eigvalsh(matrix), rtol=0, atol=1e-14 * whole)
+        np.testing.assert_allclose(vectors @ vectors.T, np.eye(size), atol=1e-13)
+        np.testing.assert_allclose(vectors @ matrix, rates[:, None] * vectors, atol=1e-13 * whole)
+
+    def test_no_eigenvectors_of_what_is_no_number(self) -> None:
+        with pytest.raises(np.linalg.LinAlgError, match="Jacobian"):
+            _modes._eigenvectors(np.full((3, 3), np.nan))
+
+    @pytest.mark.parametrize("decay", [0.0, 1e-3])
+    @pytest.mark.parametrize(("slope", "width"), [(0.0, 100), (0.0, 60), (0.8, 30)])
+    def test_chains_are_what_single_steps_are(self, slope: float, width: int, decay: float, monkeypatch) -> None:
+        """Six points to the minimum: of neurons that are folded, light ones, groups and slides."""
+        start, taken = Network.init([2, width, 1], slope, 1e-3, 4), list[int]()
+
+        def run() -> bf.Trajectory:
+            data = datasets.six_points()
+            return bf.gradient_flow(start, data, until=2000.0, save=40, rtol=1e-8, method="exact", weight_decay=decay)
+
+        def watched(*arguments: Any) -> Any:
+            course = _chain.chained(*arguments)
+            taken.append(0 if course is None else len(course.stops))
+            return course
+
+        monkeypatch.setattr(_rest, "chained", watched)
+        chained = run()
+        monkeypatch.setattr(_rest, "may_chain", lambda step: False)
+        single = run()
+        assert max(taken) > 1
+        assert chained.status.name == single.status.name == "reached"
+        assert chained.energy_gap < 1e-7
+        for one, other in zip(chained.weights, single.weights, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=2e-6 * np.abs(other).max())
+        np.testing.assert_allclose(chained.losses, single.losses, rtol=0, atol=2e-6 * single.losses[0])
 
 
 class TestGroups:

@@ -1,17 +1,6 @@
 /* What the derivative of the velocity is made of: biasfree/dynamics/exact/_jacobian.py has the equations. */
 
-#include "engine.h"
-
-/* Rows that J is of, and what pulls them. */
-typedef struct {
-    const double *z;              /* (count, columns): w and v */
-    const double *side;           /* (count, lines) */
-    const double *across;         /* (count, dim, dim), or nothing */
-    const double *matrices;       /* (count, dim, outputs) */
-    const double *roots;          /* (2, lines, outputs, outputs): R with RRᵀ = C± */
-    double decay;
-    int64_t count;
-} Rows;
+#include "late.h"
 
 /* A: J but for what the residuals change by. */
 static void fill_blocks(const Rows *rows, int64_t dim, int64_t outputs, double *jacobian) {

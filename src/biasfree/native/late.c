@@ -10,42 +10,6 @@ enum { MOST_TERMS = 40 };     /* never reached: up to |z| = SERIES 29 are enough
 #define LARGEST_Z 700.0  /* e^z is no number from 709.8 on, and is divided by z only afterwards */
 #define NEGLIGIBLE 1e-17 /* a term of this part of a sum changes nothing: half of float64's spacing is 5e-17 at least */
 
-
-/* What eigenvectors of J are of, and what is made of them. */
-typedef struct {
-    const double *by_mode;  /* (count, entries): eigenvectors, one in a row; entries are (leads + fades, columns) */
-    const double *velocity; /* (entries) */
-    const double *turn;     /* (heavy, leads): the neurons' rows from those that stand for them; nothing: the same */
-    const double *basis;    /* (dim, columns - outputs), or nothing: w's coordinates (_narrow.py) */
-    const double *beside;   /* (heavy, dim): what the last row of J stands for, if it fades */
-    double *modes;          /* (entries, count) */
-    double *shown;          /* (count, heavy, dim + outputs): what each mode moves of the neurons' rows */
-    double *rates, *force;  /* (count) */
-    double flat, noise;     /* parts of the fastest rate, and forces, that rounding makes of zero */
-    int64_t count, leads, fades, columns, heavy, dim, outputs;
-} Turned;
-
-/* How the equations are solved: N at the points → B, what of the last B is an error, what may be left, and turns at
-   most. */
-typedef struct {
-    const double *fit; /* (7, 7) */
-    double top, settled;
-    int64_t turns;
-} Rules;
-
-/* What was found, and room to find it in. */
-typedef struct {
-    double *bend, *places; /* (7, count) */
-    double *weights;       /* (7, 8, count) */
-    double *bent;          /* (7, count) */
-    double *change;        /* (count) */
-    double *moved;         /* (entries) */
-    double *shown;         /* (seen) */
-    double *stage;         /* (rows, columns) */
-    double left, error;
-    int64_t evaluations;
-} Solved;
-
 /* φ_1, …, φ_last of z: by the recursion upwards, or from a series of the last one downwards where that would cancel. */
 static void phis(double z, int64_t last, double *values, int64_t stride) {
     double factorial = 1.0;

@@ -9,6 +9,7 @@ loss bends by along them, C±_l = Σ ℓ″t²/P over the samples of one sign, a
 On the loss clock the velocity is F = −∇ ln L, and J has FFᵀ besides. The lines that a row slides on are projected out.
 """
 
+import ctypes
 from ctypes import byref
 from typing import NamedTuple
 
@@ -96,16 +97,20 @@ def _roots(curved: Float[np.ndarray, "2 lines outputs outputs"]) -> Float[np.nda
     return vectors * np.sqrt(np.maximum(sizes, 0.0))[..., None, :]
 
 
+def in_c(rows: Rows, data: Data) -> tuple[ctypes.Structure, np.ndarray]:
+    """The same for C, and what must live with it."""
+    roots = data.curvature[1] if data.loss == SQUARE else np.ascontiguousarray(_roots(rows.bends))
+    across = None if rows.across is None else address(rows.across)
+    given = (address(rows.z), address(rows.side), across, address(rows.matrices), address(roots))
+    return _ROWS(*given, rows.decay, len(rows.z)), roots
+
+
 def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
     """J as a matrix."""
-    count, dim, outputs = rows.matrices.shape
-    roots = data.curvature[1] if data.loss == SQUARE else np.ascontiguousarray(_roots(rows.bends))
-    size, across = rows.z.size, None if rows.across is None else address(rows.across)
+    given, _roots_of = in_c(rows, data)
+    size, dim, outputs = rows.z.size, *rows.matrices.shape[1:]
     jacobian, room = np.empty((size, size)), np.empty(2 * dim)
     slopes = np.empty((2 * outputs * rows.side.shape[1], size))
-    given = _ROWS(
-        address(rows.z), address(rows.side), across, address(rows.matrices), address(roots), rows.decay, count
-    )
     used = engine().biasfree_jacobian(byref(given), byref(data.c), address(jacobian), address(slopes), address(room))
     slopes = slopes[:used]
     jacobian -= slopes.T @ slopes

@@ -48,12 +48,12 @@ from biasfree.dynamics.exact._phis import FACTORIALS, phis
 from biasfree.native import WHOLE, address, room, structure
 
 ORDER = 8  # of a step: its error's estimate is a term in h^8
-_GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow; chosen: errors grow by e³ = 20
+GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may follow; chosen: errors grow by e³ = 20
 # Growth of a light row over an arc that eight points follow, in e-folds, and how far they are off then (by its eighth
 # power).
 _LIGHT_GROWTH, _LIGHT_OFF = 2.0, 5e-7
 _STRETCHES = 300  # of one step at most; chosen: cost alone
-_ROOM = 1 + 2 * len(NODES)  # numbers for each mode that drawing arcs works with
+ROOM = 1 + 2 * len(NODES)  # numbers for each mode that drawing arcs works with
 _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none; chosen
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one; chosen: no to and fro
 _NEWTON_TURNS = 12  # of Newton's method: from far away it comes near slowly, and then in two or three
@@ -64,7 +64,7 @@ _BEGIN, _NONE = np.zeros(1), np.zeros(0)
 _POWER_FACTORIALS = FACTORIALS[POWERS][:, None]
 _RIDE = structure("Ride", "p riding heavy means pulls mean room squares own d outgrown parted i count heavies")
 _WAY = structure("Way", "p bend curve slope d length growth")
-_DRAWN = structure("Drawn", "p ends states curves energies room i count")
+DRAWN = structure("Drawn", "p ends states curves energies room i count")
 
 
 def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.ndarray, "active"]:
@@ -109,7 +109,7 @@ class LateStep:
         Where the iteration diverges that is infinite, unless Newton's method is to ``solve`` it.
         """
         self.length, self._curve = length, None
-        self._growth = _LIGHT_GROWTH * min(1.0, (rtol / _LIGHT_OFF) ** 0.125)
+        self.follow_light(rtol)
         self._tolerances = atol + rtol * np.abs(self.z[self.heavy]).max(axis=1, initial=0.0)
         self.bend, left, error = self.modes.collocated(length, self._tolerances)
         if left < np.inf or not solve:
@@ -122,6 +122,10 @@ class LateStep:
         )  # fmt: skip
         self._curve = FROM_NODES[:, 1:] @ places
         return max(left, self._judged(TOP * (FIT @ places)[-1:]))
+
+    def follow_light(self, rtol: float) -> None:
+        """Bound what light rows may grow by over an arc."""
+        self._growth = _LIGHT_GROWTH * min(1.0, (rtol / _LIGHT_OFF) ** 0.125)
 
     @property
     def solved(self) -> bool:
@@ -150,7 +154,7 @@ class LateStep:
     def longest(self) -> float:
         """A length at which nothing grows beyond what a linearisation can follow."""
         top = float(self.modes.rates.max(initial=0.0))
-        return _GROWTH / top if top > 0 else np.inf
+        return GROWTH / top if top > 0 else np.inf
 
     def rests(self, horizon: float, rtol: float) -> bool:
         """Whether nothing would move or grow by more than rtol until then; light rows may fade."""
@@ -192,14 +196,14 @@ class LateStep:
         It ends too before a group comes apart, or a heavy row has faded so far that it is made of what rounding leaves.
         """
         grid, modes, riders = np.empty(_STRETCHES), self.modes, self.riders[0]
-        way, here, count = self._way, self.here, len(modes.rates)
-        room = np.empty(_ROOM * count + len(self.heavy) * self.z.shape[1])
+        way, here, count = self.way, self.here, len(modes.rates)
+        room = np.empty(ROOM * count + len(self.heavy) * self.z.shape[1])
         arcs = engine().biasfree_grid(
             byref(way), byref(modes.c), byref(riders), address(self.z), *here, address(room), _STRETCHES, address(grid)
         )
         ends, states = grid[:arcs].copy(), np.repeat(self.z[None], arcs * len(NODES), axis=0)
         curves, energies = np.empty((arcs, len(NODES), *self.z.shape)), np.empty((arcs, len(NODES)))
-        drawn = _DRAWN(*map(address, (ends, states, curves, energies, room)), arcs)
+        drawn = DRAWN(*map(address, (ends, states, curves, energies, room)), arcs)
         kept = engine().biasfree_arcs(byref(way), byref(modes.c), byref(riders), byref(drawn), *here)
         begins = np.concatenate([_BEGIN, ends[:-1]])
         self._ways = Arcs(begins[:kept], ends[:kept], curves[:kept])
@@ -208,7 +212,7 @@ class LateStep:
         return self._ways
 
     @property
-    def _way(self) -> Any:
+    def way(self) -> Any:
         """The step along the modes, for C."""
         curve = slope = None
         if self._curve is not None:

@@ -5,6 +5,7 @@ are C (``native/late.c``). Rows are taken within what the lines span (``_narrow`
 are folded (``_cells``), so that J is small.
 """
 
+import ctypes
 import functools
 import math
 from ctypes import byref
@@ -26,9 +27,10 @@ from biasfree.dynamics.exact._narrow import Narrow, narrowed
 from biasfree.native import address, room, structure
 
 LARGEST = 1000  # unknowns up to which J is formed; chosen: its eigenvectors take a second there
+SMALL = 64  # unknowns up to which its eigenvectors are found in C (measured: LAPACK is as quick from there on)
 SETTLED = 0.1  # part of the tolerance that further turns may change; chosen, small beside it
 _FLAT = 1e-12  # bound: rates below this part of the largest are what rounding makes of zero, in matrices of thousands
-_EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
+EPSILON = 1e-15  # what rounding makes of a force, as part of the pulls that it is a difference of
 _EIGEN = 9.0  # times its size cubed, the multiplications that all eigenvectors of a symmetric matrix take
 _TURNS = 6  # of the iteration at most; chosen: one that needs more is cheaper as a shorter step
 # Of a polynomial's leading coefficient, what its highest Chebyshev polynomial on [0, 1] has (2⁻¹³), eightfold: what
@@ -54,6 +56,14 @@ class Collocated(NamedTuple):
     bend: Float[np.ndarray, "7 modes"]
     left: float
     error: float  # of what was found
+
+
+class Solving(NamedTuple):
+    """Room for a step's equations: for C, the B_j that will be found, and what must live."""
+
+    solved: ctypes.Structure
+    bend: Float[np.ndarray, "7 modes"]
+    room: np.ndarray
 
 
 class Frame:
@@ -103,6 +113,9 @@ class Modes:
         frame: what it is of.
         rates, force: λ of every mode, and the velocity along it.
         by_mode: what each mode moves of the rows themselves.
+        start, vectors: the rows that J is of, and light ones; its eigenvectors in a row each.
+        turn: the rows themselves from those that stand for them, or None.
+        turned: what makes modes of eigenvectors, for C.
         evaluations, algebra: what it has cost, of velocities and of multiplications in linear algebra.
     """
 
@@ -120,17 +133,17 @@ class Modes:
         if frame is None or not frame.serves(self._narrow, pattern, heavy):
             frame = Frame(self._narrow, pattern, heavy, light)
         self.frame, self._pattern = frame, frame.pattern
-        self._turn, self._columns = frame.turn(rows, spared), rows.shape[1]
-        leads = rows[heavy] if self._turn is None else self._turn.T @ rows[heavy]
-        self._start = np.concatenate([leads, self._narrow.fading(), rows[light]])
-        self._leads = len(self._start) - len(light)
-        self.pulls = self._moving(self._start)
+        self.turn, self._columns = frame.turn(rows, spared), rows.shape[1]
+        leads = rows[heavy] if self.turn is None else self.turn.T @ rows[heavy]
+        self.start = np.concatenate([leads, self._narrow.fading(), rows[light]])
+        self._leads = len(self.start) - len(light)
+        self.pulls = self._moving(self.start)
         self.evaluations, self.algebra = 1, 0.0
         self._linearise()
 
     def _linearise(self) -> None:
         """Rates, modes and the force along them: all of J, or what Lanczos' method sees of it."""
-        self.rows = self._rows_at(self._start, self.pulls)
+        self.rows = self._rows_at(self.start, self.pulls)
         velocity = self.rows.force
         if not velocity.size:
             self.rates, by_mode = np.zeros(0), np.zeros((0, 0))
@@ -142,26 +155,24 @@ class Modes:
             seen = lanczos(velocity, lambda vector: -times(vector, self.rows, self.data))
             self.rates, by_mode = -seen.rates, np.ascontiguousarray(seen.modes.T)
             self.evaluations += seen.products
-        self._noise = (
-            _EPSILON * (self.pulls.whole + self.data.mass) * float(np.abs(self.rows.parts[1]).max(initial=0.0))
-        )
-        self._turned(by_mode)
+        self._noise = EPSILON * (self.pulls.whole + self.data.mass) * float(np.abs(self.rows.parts[1]).max(initial=0.0))
+        self._make_ready(by_mode)
 
-    def _turned(self, by_mode: Float[np.ndarray, "modes entries"]) -> None:
+    def _make_ready(self, by_mode: Float[np.ndarray, "modes entries"]) -> None:
         """Modes and force from eigenvectors."""
         (count, entries), (heavy, wide), narrow = by_mode.shape, self._moved, self._narrow
         self._modes, self.force = np.empty((entries, count)), np.empty(count)
-        self._by_mode, self.by_mode = by_mode, np.empty((count, heavy * wide))
+        self.vectors, self.by_mode = by_mode, np.empty((count, heavy * wide))
         basis = None if narrow.basis is None else np.ascontiguousarray(narrow.basis)
         beside = np.ascontiguousarray(np.broadcast_to(narrow.beside, (heavy, wide - self.data.outputs)))
-        turned = _TURNED(
-            address(by_mode), address(self.rows.force), None if self._turn is None else address(self._turn),
+        self.turned: Any = _TURNED(
+            address(by_mode), address(self.rows.force), None if self.turn is None else address(self.turn),
             None if basis is None else address(basis), address(beside), address(self._modes), address(self.by_mode),
             address(self.rates), address(self.force), _FLAT, self._noise, count, self._leads - narrow.fades,
             narrow.fades, self._columns, heavy, wide - self.data.outputs, self.data.outputs,
         )  # fmt: skip
         row = np.empty(self._columns)
-        engine().biasfree_modes(byref(turned), address(row))
+        engine().biasfree_modes(byref(self.turned), address(row))
 
     @property
     def whole(self) -> bool:
@@ -206,7 +217,7 @@ class Modes:
     @functools.cached_property
     def c(self) -> Any:
         """For C, with nothing to judge by before a length is tried."""
-        arrays = (self._modes, self._by_mode, self.by_mode, _NONE, self.rates, self.force, self._start)
+        arrays = (self._modes, self.vectors, self.by_mode, _NONE, self.rates, self.force, self.start)
         return _MODES(*map(address, arrays), self._noise, len(self.rates), len(self._modes), 0)
 
     def places(
@@ -224,7 +235,7 @@ class Modes:
     def bent(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes"]:
         """QᵀN(x + Q·place) − QᵀN(x) at several places, but nothing where all of it may be rounding alone."""
         places, found = np.ascontiguousarray(places), np.empty(places.shape)
-        room = np.empty(len(self._modes)), np.empty(self._start.shape)
+        room = np.empty(len(self._modes)), np.empty(self.start.shape)
         self.evaluations += len(places)
         engine().biasfree_bend(
             len(places), address(places), byref(self.c), byref(self.data.c), byref(self._pattern.c),
@@ -234,7 +245,7 @@ class Modes:
 
     def slopes(self, places: Float[np.ndarray, "n modes"]) -> Float[np.ndarray, "n modes modes"]:
         """The derivative of ``bent`` at several places."""
-        states = np.repeat(self._start[None], len(places), axis=0)
+        states = np.repeat(self.start[None], len(places), axis=0)
         states[:, : self._leads] += (places @ self._modes.T).reshape(len(places), self._leads, self._columns)
         self.evaluations += places.size
         self.algebra += float(places.size) ** 3 / 3
@@ -243,28 +254,43 @@ class Modes:
 
     def collocated(self, length: float, tolerances: Float[np.ndarray, "heavy"]) -> Collocated:
         """The equations of a step of some length, by iteration; changes of rows are judged by their tolerances."""
-        count, points, entries = len(self.rates), len(POWERS), len(self._modes)
-        bend, each = np.empty((points, count)), np.repeat(tolerances, self._moved[1])
-        sizes = points * count, points * len(NODES) * count, points * count, count, entries, each.size, self._start.size
-        _room, begins = room(*sizes)
-        solved = _SOLVED(address(bend), *begins, math.inf, math.inf, 0)
-        modes = self.c
-        modes.tolerances, modes.seen = address(each), each.size
-        self._judged_by = each  # it must live: C reads it
+        solving = self.solving(np.repeat(tolerances, self._moved[1]))
+        solved: Any = solving.solved
         engine().biasfree_collocate(
-            length, byref(modes), byref(_ITERATION), byref(self.data.c), byref(self._pattern.c),
+            length, byref(self.c), byref(ITERATION), byref(self.data.c), byref(self._pattern.c),
             byref(self.frame.desk.c), byref(solved),
         )  # fmt: skip
         self.evaluations += solved.evaluations
-        return Collocated(bend, solved.left, solved.error)
+        return Collocated(solving.bend, solved.left, solved.error)
+
+    def solving(self, tolerances: Float[np.ndarray, "entries"]) -> Solving:
+        """Room for a step's equations, whose changes are judged by the tolerance of every entry from now on."""
+        count, points, entries = len(self.rates), len(POWERS), len(self._modes)
+        bend, each = np.empty((points, count)), len(tolerances)
+        whole, begins = room(
+            points * count, points * len(NODES) * count, points * count, count, entries, each, self.start.size
+        )
+        self.c.tolerances, self.c.seen = address(tolerances), each
+        self._judged_by = tolerances  # they must live: C reads them
+        return Solving(_SOLVED(address(bend), *begins, math.inf, math.inf, 0), bend, whole)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows are in coordinates of their own (``_narrow``), and all of J is known."""
+        return self._narrow.basis is None and self.whole
 
 
 def _eigenvectors(matrix: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n n"]]:
-    """Eigenvalues of a symmetric matrix, and its eigenvectors in rows; NumPy's eigh takes longer to call it."""
-    values, vectors, failed = lapack.dsyevd(matrix)
-    if failed:
+    """Eigenvalues of a symmetric matrix, and its eigenvectors in rows; of small ones in C, which is quicker to call."""
+    if len(matrix) > SMALL:
+        values, vectors, failed = lapack.dsyevd(matrix)
+        found, vectors = not failed, np.ascontiguousarray(vectors.T)
+    else:
+        values, vectors, room = np.empty(len(matrix)), matrix.copy(), np.empty(4 * len(matrix))
+        found = engine().biasfree_eigen(len(matrix), address(vectors), address(values), address(room))
+    if not found:
         raise np.linalg.LinAlgError("the eigenvalues of the flow's Jacobian were not found.")
-    return values, np.ascontiguousarray(vectors.T)
+    return values, vectors
 
 
-_ITERATION = _RULES(address(FIT), TOP, SETTLED, _TURNS)
+ITERATION = _RULES(address(FIT), TOP, SETTLED, _TURNS)

@@ -9,8 +9,9 @@ import numpy as np
 from biasfree.dynamics import _status, _stops
 from biasfree.dynamics._pieces import How, Piece, Point
 from biasfree.dynamics.exact import _cells as cells
+from biasfree.dynamics.exact._chain import Wanted, chained, may_chain
 from biasfree.dynamics.exact._events import polished, search
-from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
+from biasfree.dynamics.exact._late import GROWTH, ORDER, LateStep, are_heavy
 from biasfree.dynamics.exact._modes import LARGEST, Frame
 from biasfree.dynamics.exact._narrow import narrow_columns
 from biasfree.dynamics.exact._state import State, View
@@ -96,7 +97,7 @@ class Late:
         """Nothing is stiff yet."""
         self.state, self._atol = state, atol
         self._going, self._length, self._allowed, self._next_look = False, 0.0, 0.0, 1
-        self._seemed = 0
+        self._seemed, self._not_chained = 0, False  # what comes next is not for a chain
         self._folded: tuple[object, int] = None, 0  # rows that J is of, for a pattern
         self._frame: Frame | None = None  # of the last step
         self.stood = False  # from the start
@@ -206,6 +207,12 @@ class Late:
         rested = None if step.modes.force.any() else self._rested(until)  # nothing heavy moves by more than rounding
         if rested is not None:
             return rested
+        if self._may_chain(step):
+            piece = self._chain(step, least, until)
+            if piece is not None:
+                return piece
+            step = self._linearised()  # it is used up
+        self._not_chained = False
         error = self._fitted(step, least, left) if step.longest() >= least else math.inf
         arcs = step.arcs() if error <= 1 else None
         if arcs is None or step.reaches < least:
@@ -239,6 +246,48 @@ class Late:
             ended = _status.not_finite(plan.axis, began)
         way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
         return Piece(began, state.time, way.at, How.EXPONENTIAL, ended=ended, several=way.several)
+
+    def _may_chain(self, step: LateStep) -> bool:
+        """Whether C may take this step and those that follow: not where each must be looked at in between."""
+        state = self.state
+        return state.is_small and not (self._not_chained or state.plan.stop.converged) and may_chain(step)
+
+    def _chain(self, step: LateStep, least: float, until: float) -> Piece | None:
+        """Steps as long as nothing happens; None where that is at once."""
+        state, now, pace, plan = self.state, self.state.carried, self.state.pace, self.state.plan
+        began, view, going = state.time, state.view(), self._going
+        look = max(0, self._next_look - pace.accepted)
+        wanted = Wanted(
+            _ERROR * plan.rtol, self._atol, plan.stop.level, least, until - began, self._solved_from(step) * pace.long,
+            GROWTH, _SHRINK, _CAREFUL, _LONGER, _TREND, _LEAST_ERROR, _SLOW, pace.long,
+            min(_TRIES, plan.max_steps - pace.accepted - pace.rejected), look, state.energy,
+            self._length if going else _FIRST_LENGTH * least, self._allowed if going else 0.0,
+        )  # fmt: skip
+        course = chained(step, state.kept(), now.apart(), wanted)
+        self._not_chained = course is None or course.left
+        if course is None:
+            return None
+        steps, stops = course.steps, course.stops
+        self._going, self._length, self._allowed, self._seemed = True, course.length, course.allowed, 0
+        state.inadmissible = max(state.inadmissible, course.beyond)
+        pace.accepted, pace.rejected = pace.accepted + len(stops), pace.rejected + course.rejected
+        pace.evaluations += course.evaluations
+        pace.algebra += step.modes.algebra * len(stops)
+        now.z, state.energy = course.z, course.energy
+        state.time = until if stops[-1] >= until - began else began + stops[-1]
+        state.after(None, began)
+        if now.parted():
+            now.regroup()
+        state.balance.part(now)
+        state.moved()
+
+        def several(times: Sequence[float]) -> list[Point]:
+            return view.points(*steps.several(np.array(times) - began), np.array(times))
+
+        ends = [*(began + stop for stop in stops[:-1]), state.time]
+        return Piece(
+            began, state.time, lambda time: several([time])[0], How.EXPONENTIAL, len(ends), ends=ends, several=several
+        )
 
     def _linearised(self) -> LateStep:
         """The flow from here; what depends on the pattern alone is kept."""
