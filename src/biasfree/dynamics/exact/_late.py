@@ -71,8 +71,10 @@ def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.n
     return np.asarray(squares > light * squares.sum())
 
 
-def _sizes(matrices: Float[np.ndarray, "n dim outputs"]) -> Float[np.ndarray, "n"]:
-    """√Σ of the squares of each."""
+def _strongest(matrices: Float[np.ndarray, "n dim outputs"]) -> Float[np.ndarray, "n"]:
+    """The largest singular value of each: no row that M pulls grows faster."""
+    if matrices.shape[2] > 1:
+        return np.asarray(np.linalg.svd(matrices, compute_uv=False)[:, 0])
     return np.sqrt(np.einsum("nij,nij->n", matrices, matrices))
 
 
@@ -161,7 +163,7 @@ class LateStep:
         moved = horizon * phis(horizon * self.modes.rates, 1)[0] * self.modes.force
         if not np.linalg.norm(moved) <= rtol * np.linalg.norm(self.z):
             return False
-        growth = _sizes(self._light_pulls()) - self.modes.decay
+        growth = _strongest(self._light_pulls()) - self.modes.decay
         self.length = horizon
         return bool(max(growth.max(initial=0.0), self.modes.seen_growth()) * horizon <= _GROWS)
 
