@@ -54,3 +54,15 @@ class TestRestUnderDecay:
             assert run.stretches[-1].how == "coming to rest"
         for one, other in zip(*(run.weights for run in runs), strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-4 * np.abs(other).max())
+
+
+class TestWhatIsCounted:
+    """A run that nobody has limited ends by its work, so that nothing costly may be left out of it."""
+
+    def test_every_arc_of_an_exponential_step_is_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Wide problem 152, if it never saw rest: steps of three hundred arcs took three times what was counted."""
+        monkeypatch.setattr(LateStep, "rests", lambda *_: False)
+        start, data, options = wide_problem_of_several(152)
+        work = [bf.gradient_flow(start, data, **{**options, "until": end}).counts.work for end in (5e5, 1e6)]
+        steps = 5e5 / 71_000  # each is as long as three hundred arcs may be
+        assert work[1] - work[0] > 12_000 * steps

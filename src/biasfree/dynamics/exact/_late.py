@@ -98,6 +98,7 @@ class LateStep:
         self.riding = np.concatenate([lighter, np.arange(active, len(z))])
         self.modes = Modes(z, data, pattern, self.heavy, lighter, light, frame)
         self.length, self.reaches, self._ways = 0.0, 0.0, Arcs(_NONE, _NONE, np.zeros((0, len(NODES), *z.shape)))
+        self.drawn = 0  # arcs of the last way, taken or not
         self._end, self._energies = z, np.zeros((0, len(NODES)))
         self.bend, self._tolerances = np.zeros((len(POWERS), len(self.modes.rates))), np.zeros(len(self.heavy))
         self._growth = _LIGHT_GROWTH
@@ -205,6 +206,7 @@ class LateStep:
         curves, (ride, _) = np.empty((*times.shape, *self.z.shape)), self._riders
         ride.spans, ride.curves, ride.arcs = address(spans), address(curves), len(ends)
         kept = engine().biasfree_ride(byref(ride), address(states), *self._here)
+        self.drawn = len(ends)
         self._ways = Arcs(begins[:kept], ends[:kept], curves[:kept])
         self.reaches = float(ends[kept - 1]) if kept else 0.0
         self._end = states[kept * len(NODES) - 1]

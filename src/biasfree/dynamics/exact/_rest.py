@@ -9,7 +9,7 @@ import numpy as np
 from biasfree.dynamics import _status, _stops
 from biasfree.dynamics._pieces import How, Piece, Point
 from biasfree.dynamics.exact import _cells as cells
-from biasfree.dynamics.exact._events import polished, search
+from biasfree.dynamics.exact._events import Arcs, polished, search
 from biasfree.dynamics.exact._late import ORDER, LateStep, are_heavy
 from biasfree.dynamics.exact._modes import LARGEST, Frame
 from biasfree.dynamics.exact._narrow import narrow_columns
@@ -171,7 +171,7 @@ class Late:
         # The square of what moves is the error of a linearisation.
         if not step.rests(length, math.sqrt(_RESTED * plan.rtol)):
             return None
-        arcs = step.arcs()
+        arcs = self._drawn(step)
         if (
             not arcs
             or search(arcs, now.data, now.pattern, plan.stop.level, now.radius(), state.limits.rtol).event is not None
@@ -204,7 +204,7 @@ class Late:
         if rested is not None:
             return rested
         error = self._fitted(step, least, left)
-        arcs = step.arcs() if error <= 1 else None
+        arcs = self._drawn(step) if error <= 1 else None
         if arcs is None or step.reaches < least:
             self._give_up()
             return None
@@ -237,6 +237,12 @@ class Late:
             ended = _status.not_finite(plan.axis, began)
         way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
         return Piece(began, state.time, way.at, How.EXPONENTIAL, ended=ended, several=way.several)
+
+    def _drawn(self, step: LateStep) -> Arcs:
+        """The way of a step, which is counted."""
+        arcs = step.arcs()
+        self.state.pace.arcs += step.drawn
+        return arcs
 
     def _linearised(self) -> LateStep:
         """The flow from here; what depends on the pattern alone is kept."""
