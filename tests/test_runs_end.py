@@ -1,12 +1,14 @@
 """Runs of several outputs come to their end, and what they cost is counted; nothing here looks at a clock."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.linalg import expm
 
 import biasfree as bf
+from biasfree.dynamics.exact import _exact
 from biasfree.dynamics.exact._data import by_line
 from biasfree.dynamics.exact._late import LateStep
 from biasfree.dynamics.exact._sliding import nobody_slides
@@ -66,3 +68,26 @@ class TestWhatIsCounted:
         work = [bf.gradient_flow(start, data, **{**options, "until": end}).counts.work for end in (5e5, 1e6)]
         steps = 5e5 / 71_000  # each is as long as three hundred arcs may be
         assert work[1] - work[0] > 12_000 * steps
+
+    def test_neurons_that_two_equal_pulls_let_fade_are_not_watched_for_ever(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two singular values differ by rounding alone: a line that would be met after 10¹⁶ e-folds was looked for."""
+        angles, rng = 0.1 + 0.4 * math.pi * np.arange(5), np.random.default_rng(0)
+        inputs = np.column_stack([np.cos(angles), np.sin(angles)])
+        inputs = np.concatenate([inputs, -inputs])
+        targets = inputs * np.where(np.arange(10) == 0, 1.3, 1.0)[:, None]
+        start = bf.Network([1e-60 * rng.normal(size=(120, 2)), 1e-60 * rng.normal(size=(2, 120))], 0.0)
+        data, how = bf.Dataset(inputs, targets), dict[str, Any](weight_decay=2.0, save=3)
+        run = bf.gradient_flow(start, data, until=1e8, **how)
+        assert run.status.name == "reached"
+        assert 120 < run.counts.work < 1e5
+        assert not run.weights[0][-1].any()
+        how |= {"until": 30.0, "rtol": 1e-8}
+        closed = bf.gradient_flow(start, data, **how)
+        monkeypatch.setattr(_exact, "_SMALL", 10**9)
+        steps = bf.gradient_flow(start, data, **how)
+        assert closed.stretches[0].how == "early phase, in closed form" != steps.stretches[0].how
+        for one, other in zip(closed.weights, steps.weights, strict=True):
+            sizes = np.abs(other).max(axis=(1, 2), keepdims=True)
+            np.testing.assert_allclose(one / sizes, other / sizes, rtol=0, atol=1e-7)

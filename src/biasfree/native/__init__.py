@@ -40,7 +40,7 @@ _FUNCTIONS = {
         "real(pdidpppp) ride(ppppp) scan(pdddppdpp)"
     ),
     ctypes.c_double: (
-        "deep_error(iippppppdd) deep_level(ppp) fastest(dpp) first_zero(ppiidpppp) keep_balance(pppp) "
+        "deep_error(iippppppdd) deep_level(ppp) fastest(dpp) first_zero(ppiidppppp) keep_balance(pppp) "
         "pace_longest(pi) pace_step(pi)"
     ),
 }

@@ -25,6 +25,7 @@ _UNRESOLVED = -1e9  # bound: beyond this ln L margins are known to 1e-7 at best,
 # What pieces, events and multiplications cost, in units of ``dynamics._work``: fitted to 44 runs of wide problems.
 _PIECE, _PIECES = 2000.0, {How.BETWEEN_EVENTS: 800.0, How.EXPONENTIAL: 5000.0, How.LANCZOS: 5000.0}
 _EVENT, _DECIDED, _PRODUCT, _ALGEBRA = 400.0, 1000.0, 0.006, 3e-5
+_LOOKED = 60.0  # arcs in which a negligible neuron of several outputs is looked for its next line (measured)
 _ARC = 40.0  # of an exponential step, besides its velocities: light rows take up to 300 (measured)
 _SOLVED = 80.0  # systems of equations: by them neurons at rest at w = 0 are asked after every step (wide seed 9800)
 _SMALL = 500  # lines × neurons up to which explicit steps go through the early phase too: few enough to take one by one
@@ -58,7 +59,7 @@ class Exact:
     def counts(self) -> Counts:
         """What it has cost so far."""
         if self._state is None:
-            return Counts(0, 0)
+            return Counts(0, 0, work=self._work)
         pace = self._state.pace
         return Counts(
             pace.evaluations, pace.accepted, pace.rejected, smallest_step=pace.smallest,
@@ -101,7 +102,9 @@ class Exact:
         data = by_line(grouped, plan.dataset, slope, plan.loss, plan.clock, plan.weight_decay)
         zero = math.exp(float(pulls_of(np.zeros((0, neurons.shape[1])), data, np.zeros((0, len(grouped)))).level))
         scale = zero if plan.clock == "loss" else 1.0
+        looked = WORK.arcs
         early = self._early(neurons, grouped, slope, scale)
+        self._work += _LOOKED * (WORK.arcs - looked)
         if early is not None:
             self._early_events = early.events.shifted(began)
             neurons, energy, time = early.at(early.time), early.energy(early.time), min(began + early.time, plan.until)
