@@ -177,7 +177,7 @@ def test_the_jacobian_is_the_derivative_of_the_velocity(loss):
 
     found = _field.pulls_of(z, data, side)
     bent = _jacobian.bends(z, data, side, float(found.level))
-    rows = _jacobian.Rows(z[:, :2], z[:, 2:], side, None, found.matrices, 0.3, bent, velocity(z))
+    rows = _jacobian.Rows(z, side, None, found.matrices, 0.3, bent, velocity(z))
     whole, step = _jacobian.dense(rows, data), 1e-5
     for column in range(z.size):
         change = np.zeros(z.size)

@@ -2,6 +2,7 @@
 that find and decide what happens."""
 
 import math
+from ctypes import byref
 from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
@@ -22,15 +23,26 @@ from biasfree.dynamics.exact._data import Data, by_line, by_moments
 from biasfree.dynamics.exact._early import early_phase, spectral_norm
 from biasfree.dynamics.exact._field import after_crossing, form_of, no_form, pulls_of, velocity
 from biasfree.dynamics.exact._jacobian import dense, times
-from biasfree.dynamics.exact._kernels import attempt
+from biasfree.dynamics.exact._kernels import attempt, engine
 from biasfree.dynamics.exact._late import LateStep
 from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import alike, heaviest, of_members
-from biasfree.dynamics.exact._methods import DEGREE, FROM_NODES, NODES, ORDER_5, ORDER_8, TABLES, Method, basis
+from biasfree.dynamics.exact._methods import (
+    DEGREE,
+    FROM_NODES,
+    NODES,
+    ORDER_5,
+    ORDER_8,
+    TABLES,
+    Method,
+    basis,
+    on_curve,
+)
 from biasfree.dynamics.exact._phis import phis
 from biasfree.dynamics.exact._sliding import flipped, nobody_slides, written
 from biasfree.lines import lines
+from biasfree.native import address
 
 # Loss, clock, outputs.
 KINDS = [
@@ -363,7 +375,9 @@ class TestLate:
             rates = np.maximum(rates, [np.abs(sizes - decay).max(), sizes[0] + decay, decay])
             until[1] = max(until[1], 0.5 * math.log(np.linalg.norm(first - second) / 1e-12) / sizes[0])
             until[2] = max(until[2], math.log(max(idle / 1e-12, 1.0)) / sizes[0])
-        np.testing.assert_allclose(step._light_paces(), np.column_stack([rates, until]), rtol=1e-9)
+        paces = np.empty((3, 2))
+        engine().biasfree_light_paces(byref(step.riders[0]), address(step.z), *step.here, address(paces))
+        np.testing.assert_allclose(paces, np.column_stack([rates, until]), rtol=1e-9)
 
     def test_fast_directions_have_short_arcs_where_nothing_was_judged(self) -> None:
         """A way to rest is taken without trying its length: 8 points of one arc would not show what fades at first."""
@@ -372,6 +386,26 @@ class TestLate:
         fastest = float(-late.modes.rates.min())
         assert fastest * late.length > 10
         assert late.arcs().ends[0] <= 1.01 / fastest
+
+    @pytest.mark.parametrize("rtol", [1e-5, 1e-7, 1e-9])
+    def test_arcs_are_as_long_as_eight_points_can_follow(self, rtol: float) -> None:
+        """What fades fast makes the first ones short, and none once it cannot be seen; each is within the tolerance."""
+        rest, _ = self.begin(2, 300.0)
+        z, length = rest.z.copy(), 10.0
+        stirred = rest.modes.by_mode[np.argmin(rest.modes.rates)].reshape(2, 4)
+        z[rest.heavy] += 1e3 * rtol * stirred
+        late = LateStep(z, rest.data, rest.pattern, 1e-12)
+        while late.try_length(length, rtol, 0.0) > 1:
+            length *= 0.7
+        arcs = late.arcs()
+        assert -late.modes.rates.min() * length > 8
+        assert 1 < len(arcs) < 6
+        tolerance = rtol * np.abs(late.z[late.heavy]).max(axis=1, keepdims=True)
+        for begin, end, curve in zip(arcs.begins, arcs.ends, arcs.curves, strict=True):
+            x = np.linspace(0.0, 1.0, 101)
+            drawn = on_curve(basis(x), curve)[:, late.heavy]
+            true = late._moved(begin + x * (end - begin))[:, late.heavy]
+            assert (np.abs(drawn - true) <= tolerance).all()
 
     def test_what_stands_for_a_cell_is_used_again(self) -> None:
         """The flow keeps Q: a step after another one is the same with the first one's."""
@@ -620,6 +654,31 @@ class TestLate:
         late.try_length(0.1, 1.0, 0.0)
         late.arcs()
         assert abs(late.at(0.1)[2, :3] @ data.directions[5]) < 1e-14
+
+
+class TestGroups:
+    """Neurons that act as one, beside NumPy's singular values."""
+
+    @pytest.mark.parametrize("spread", [0.0, 1e-12, 1e-4, 1.0])
+    def test_rows_are_singular_vectors(self, spread: float) -> None:
+        rng = np.random.default_rng(1)
+        for count, columns in ((2, 3), (3, 3), (40, 3), (2, 41), (30, 12), (1500, 4)):
+            direction = rng.normal(size=columns)
+            neurons = rng.normal(size=(count, 1)) * 1e-200 * (direction + spread * rng.normal(size=(count, columns)))
+            ((members, parts), rows), (_, alone) = _groups.several([np.arange(count), np.array([count - 1])], neurons)
+            sizes = np.linalg.svd(neurons * 1e200, compute_uv=False)
+            rank = len(rows)
+            assert members.tolist() == list(range(count))
+            assert rank == 1 if spread == 0 else rank == min(count, columns)
+            assert parts[:, 0].sum() >= 0
+            off = 1e-7 if count > _groups.LARGE else 1e-14  # these are found from squares
+            np.testing.assert_allclose(
+                np.linalg.norm(rows * 1e200, axis=1), sizes[:rank], rtol=1e-6, atol=off * sizes[0]
+            )
+            np.testing.assert_allclose(parts @ rows * 1e200, neurons * 1e200, atol=1e-14 * sizes[0])
+            if count <= _groups.LARGE:
+                np.testing.assert_allclose(parts.T @ parts, np.eye(rank), atol=1e-3 if spread == 1e-12 else 1e-9)
+            np.testing.assert_array_equal(alone, neurons[-1:])
 
 
 class TestRiders:

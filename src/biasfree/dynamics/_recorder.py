@@ -1,5 +1,6 @@
 """Keep the weights of a run: at given times, or at as many of its own steps as memory allows."""
 
+import bisect
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ class Recorder:
         size = sum(w.size for w in weights) * 8
         self._half = min(_MOST, max(_LEAST, _BYTES // size)) // 2
         self._gap = until / self._half if points is None else math.inf
-        self._points = points
+        self._points = None if points is None else np.asarray(points, dtype=float).tolist()
         self._next = 0
         self._stride = 1
         self._missing = 1  # accepted steps until one is kept
@@ -71,7 +72,7 @@ class Recorder:
         """The next time that must be met exactly."""
         if self._points is None or self._next >= len(self._points):
             return until
-        return float(self._points[self._next])
+        return self._points[self._next]
 
     # Taking
 
@@ -82,10 +83,9 @@ class Recorder:
             # The start is saved before an integrator has looked at it.
             level = piece.at(piece.begin).log_loss if piece.dense else piece.log_loss
             self._saved[-1] = last._replace(log_loss=level)
-        if self.asked and self.next_time(math.inf) > piece.end:
-            return
-        if self.asked:
-            self._save(piece, self._due(piece, piece.end))
+        if self._points is not None:
+            if self.next_time(math.inf) <= piece.end:
+                self._save(piece, self._asked_of(piece, self._points))
             return
         due = list[_Due]()
         for end in piece.ends or (piece.end,):
@@ -96,12 +96,23 @@ class Recorder:
                 self._missing = self._stride
         self._save(piece, due)
 
-    def _due(self, piece: Piece, end: float) -> list[_Due]:
-        """What is due at times up to one of a piece."""
+    def _asked_of(self, piece: Piece, points: list[float]) -> list[_Due]:
+        """Those of the times that were asked for which a piece has come to."""
+        first, self._next = self._next, bisect.bisect_right(points, piece.end, lo=self._next)
         due = list[_Due]()
-        while (next_one := min(self.next_time(math.inf), self.pause)) <= end:
+        for point in points[first : self._next]:
+            time = max(point, piece.begin) if piece.dense else piece.end
+            if time > self._latest:
+                due.append(_Due(time, True))
+                self._latest = time
+        return due
+
+    def _due(self, piece: Piece, end: float) -> list[_Due]:
+        """What is due at times up to one of a piece, of a run for which none were asked for."""
+        due = list[_Due]()
+        while (next_one := self.pause) <= end:
             due += self._claimed(max(next_one, piece.begin) if piece.dense else end)
-            if min(self.next_time(math.inf), self.pause) <= next_one:
+            if self.pause <= next_one:
                 break  # a time that is not later than what is saved already
         return due
 
@@ -126,7 +137,7 @@ class Recorder:
 
     def _save(self, piece: Piece, due: list[_Due]) -> None:
         for (time, lasting), point in zip(due, piece.points([each.time for each in due]), strict=True):
-            weights = tuple(np.asarray(w) for w in point.weights)
+            weights = tuple(map(np.asarray, point.weights))
             self._saved.append(_Saved(time, weights, self.carried + point.energy, lasting, point.log_loss))
             self._passing += not lasting
             if not self.asked and self._passing > self._half:

@@ -29,19 +29,19 @@ _FUNCTIONS = {
     None: (
         "alike(ppiidiip) alone(pppppppppppp) along(ippppiipipp) attempt(iidddppppppppp) bend(ipppppppp) "
         "collocate(dpppppp) deep_sizes(pipppp) deep_stages(pppdppippp) deep_velocity(ppppp) follow(pidppppppp) "
-        "levels(ipiipppp) light_paces(pppppp) march(ppppppppppppp) pace_free(pd) pace_met_event(pd) "
-        "pace_went_short(pi) phis(ipip) places(ipdpppp) propagated(ipippdiipp) pull_parts(ppp) "
+        "grouped(ippidpppp) levels(ipiipppp) light_paces(pppppp) march(ppppppppppppp) modes(pp) pace_free(pd) "
+        "pace_met_event(pd) pace_went_short(pi) phis(ipip) places(ipdpppp) propagated(ipippdiipp) pull_parts(ppp) "
         "pull_place(ppppppippp) pull_remaining(ppppp) pulls(ippppppp) pulls_of(ipiipppppppp) "
         "restored(ipiippppiip) solve(ppi) speeds(ippppppp) tables(p) travel(pppppppppppp) turn(pppii) "
         "wide_levels(ppipp) wide_velocity(ppipppp)"
     ),
     ctypes.c_int64: (
-        "jacobian(ppppp) kicks(pppppppp) leave_zero(pppi) pace_method(pp) parted(ppidp) quiet(ipdppdppp) "
-        "real(pdidpppp) ride(ppppp) scan(pdddppdpp)"
+        "arcs(ppppppp) grid(ppppppppip) jacobian(ppppp) kicks(pppppppp) leave_zero(pppi) pace_method(pp) "
+        "parted(ppidp) quiet(ipdppdppp) real(pdidpppp) scan(pdddppdpp)"
     ),
     ctypes.c_double: (
-        "deep_error(iippppppdd) deep_level(ppp) fastest(dpp) first_zero(ppiidppppp) keep_balance(pppp) "
-        "pace_longest(pi) pace_step(pi)"
+        "deep_error(iippppppdd) deep_level(ppp) first_zero(ppiidppppp) keep_balance(pppp) "
+        "moving(pppppp) pace_longest(pi) pace_step(pi)"
     ),
 }
 _NOTHING = ctypes.create_string_buffer(8)  # stands for arrays without numbers

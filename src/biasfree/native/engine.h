@@ -150,6 +150,9 @@ int has_ended(const double *z, const double *work, const Data *data, const Patte
 int64_t scan(const double *curve, double begin, double length, double blur, const Data *data, const Pattern *pattern,
              double level, const Desk *desk, const Sought *sought);
 
+/* singular.c */
+void rotate(double *left, double *right, int64_t rows, int64_t columns, double dust);
+
 /* balance.c */
 typedef struct {
     const double *root;                    /* (active): ±√|‖w‖² − ‖v‖²| when it was made */

@@ -297,6 +297,18 @@ double velocity(const Data *data, const Pattern *pattern, const Form *form, doub
     return moved(z, pattern, decay, desk->pull, stage, dim, outputs);
 }
 
+/* The velocity of all rows at `z`, to `stage`, and the decay; ln L where the clock needs it, else 0. p and q are left at
+   the desk, and M of the active rows, without what they slide on. */
+PUBLIC double biasfree_moving(const double *z, const Data *data, const Pattern *pattern, const Desk *desk, double *stage,
+                              double *decay) {
+    const double level = pulls_here(z, data, pattern, desk->work);
+    gathered(desk->work, data, pattern->side, pattern->active, desk->pull);
+    projected(pattern, data->dim, data->outputs, desk->pull);
+    *decay = data->decay > 0.0 ? data->decay * exp(-level) : 0.0;
+    moved(z, pattern, *decay, desk->pull, stage, data->dim, data->outputs);
+    return level;
+}
+
 /* Velocities of several states `z`, (states, rows, columns), where p and q are given, (states, outputs, lines) each. */
 PUBLIC void biasfree_speeds(int64_t states, const double *z, const double *p, const double *q, const Data *data,
                             const Pattern *pattern, const Desk *desk, double *speeds) {

@@ -4,7 +4,7 @@
 
 /* Rows that J is of, and what pulls them. */
 typedef struct {
-    const double *first, *second; /* (count, dim), (count, outputs) */
+    const double *z;              /* (count, columns): w and v */
     const double *side;           /* (count, lines) */
     const double *across;         /* (count, dim, dim), or nothing */
     const double *matrices;       /* (count, dim, outputs) */
@@ -44,13 +44,14 @@ static void fill_slopes(const Rows *rows, const Data *data, int64_t line, double
     for (int64_t j = 0; j < dim; j++) direction[j] = data->transposed[j * data->lines + line];
     for (int64_t h = 0; h < rows->count; h++) {
         const double gain = data->a + data->b * sign * rows->side[h * data->lines + line];
+        const double *w = rows->z + h * columns, *v = w + dim;
         double product = 0.0;
-        for (int64_t j = 0; j < dim; j++) product += rows->first[h * dim + j] * direction[j];
+        for (int64_t j = 0; j < dim; j++) product += w[j] * direction[j];
         see(rows, h, direction, dim, seen);
         for (int64_t k = 0; k < outputs; k++) {
             double *to = slopes + (k * rows->count + h) * columns, along = 0.0;
             for (int64_t o = 0; o < outputs; o++) {
-                along += root[o * outputs + k] * rows->second[h * outputs + o];
+                along += root[o * outputs + k] * v[o];
                 to[dim + o] = gain * product * root[o * outputs + k];
             }
             for (int64_t j = 0; j < dim; j++) to[j] = gain * along * seen[j];

@@ -1,8 +1,7 @@
 /* Exponential steps: the inner loops of biasfree/dynamics/exact/_modes.py and _late.py, which has the equations. */
 
-#include "engine.h"
+#include "late.h"
 
-enum { POINTS = NODES - 1 };  /* of a step beside its beginning, and degrees of what J leaves of the velocity */
 enum { MOST_TERMS = 40 };     /* never reached: up to |z| = SERIES 29 are enough for φ₁, 23 for φ₈ */
 
 /* |z| below which φ's formulas cancel: beside exact fractions φ₈ by the recursion is off by up to 50 times 2.2e-16 from
@@ -10,21 +9,21 @@ enum { MOST_TERMS = 40 };     /* never reached: up to |z| = SERIES 29 are enough
 #define SERIES 3.0
 #define LARGEST_Z 700.0  /* e^z is no number from 709.8 on, and is divided by z only afterwards */
 #define NEGLIGIBLE 1e-17 /* a term of this part of a sum changes nothing: half of float64's spacing is 5e-17 at least */
-/* Part of the tolerance below which a fading direction needs no short arcs. Chosen: what arcs that are too long for it
-   make of it stays below that. Were it smaller, there would be more arcs, for what nobody sees. */
-#define UNSEEN 0.1
 
-/* J's modes, and what a step along them is judged by. */
+
+/* What eigenvectors of J are of, and what is made of them. */
 typedef struct {
-    const double *modes;      /* (entries, count) */
-    const double *by_mode;    /* (count, entries), the same */
-    const double *shown;      /* (count, seen): what each mode moves of the neurons' rows */
-    const double *tolerances; /* (seen) */
-    const double *rates, *force; /* (count) */
-    const double *start;      /* (rows, columns); the first of them are J's */
-    double noise;
-    int64_t count, entries, seen;
-} Modes;
+    const double *by_mode;  /* (count, entries): eigenvectors, one in a row; entries are (leads + fades, columns) */
+    const double *velocity; /* (entries) */
+    const double *turn;     /* (heavy, leads): the neurons' rows from those that stand for them; nothing: the same */
+    const double *basis;    /* (dim, columns - outputs), or nothing: w's coordinates (_narrow.py) */
+    const double *beside;   /* (heavy, dim): what the last row of J stands for, if it fades */
+    double *modes;          /* (entries, count) */
+    double *shown;          /* (count, heavy, dim + outputs): what each mode moves of the neurons' rows */
+    double *rates, *force;  /* (count) */
+    double flat, noise;     /* parts of the fastest rate, and forces, that rounding makes of zero */
+    int64_t count, leads, fades, columns, heavy, dim, outputs;
+} Turned;
 
 /* How the equations are solved: N at the points → B, what of the last B is an error, what may be left, and turns at
    most. */
@@ -79,7 +78,7 @@ PUBLIC void biasfree_phis(int64_t count, const double *z, int64_t last, double *
 }
 
 /* What the force, and each B_j, move every mode by until `time`: (8, count). */
-static void weigh(double time, double length, const Modes *modes, double *weights) {
+void weigh(double time, double length, const Modes *modes, double *weights) {
     double scale = time, factor = 1.0;
     for (int64_t m = 0; m < modes->count; m++) phis(time * modes->rates[m], NODES, weights + m, modes->count);
     for (int j = 0; j < NODES; j++) { /* j! τ(τ/h)^j */
@@ -92,7 +91,7 @@ static void weigh(double time, double length, const Modes *modes, double *weight
 }
 
 /* How far every mode has moved. */
-static void place(const Modes *modes, const double *weights, const double *bend, double *places) {
+void place(const Modes *modes, const double *weights, const double *bend, double *places) {
     const int64_t count = modes->count;
     for (int64_t m = 0; m < count; m++) {
         double total = weights[m] * modes->force[m];
@@ -187,21 +186,48 @@ PUBLIC void biasfree_collocate(double length, const Modes *modes, const Rules *r
     solved->error = judged(solved->change, modes, solved->shown);
 }
 
-/* The largest rate at which something fades that can be seen: in x(τ), what goes with e^{λτ}. Without tolerances all of
-   it can. */
-PUBLIC double biasfree_fastest(double length, const Modes *modes, const double *bend) {
-    const int64_t count = modes->count, seen = modes->seen;
-    double fastest = 0.0;
-    for (int64_t m = 0; m < count; m++) {
-        const double rate = fabs(modes->rates[m]), *shown = modes->shown + m * seen;
-        double total = modes->force[m], factor = 1.0, most = seen ? 0.0 : INFINITY;
-        if (!(rate * length > 1.0) || rate <= fastest) continue;
-        for (int j = 0; j < POINTS; j++) {
-            factor *= (double)(j + 1) / (length * modes->rates[m]);
-            total += factor * bend[j * count + m];
+/* What a mode moves of one of the neurons' rows, from what it moves of those that stand for them. */
+static void show(const Turned *turned, const double *moved, int64_t h, double *own, double *row) {
+    const int64_t columns = turned->columns, narrow = columns - turned->outputs;
+    const double *one = moved + h * columns;
+    if (turned->turn) {
+        memset(own, 0, sizeof(double) * (size_t)columns);
+        for (int64_t k = 0; k < turned->leads; k++) {
+            const double part = turned->turn[h * turned->leads + k];
+            if (part == 0.0) continue; /* of another cell */
+            for (int64_t j = 0; j < columns; j++) own[j] += part * moved[k * columns + j];
         }
-        for (int64_t i = 0; i < seen; i++) most = largest(most, fabs(shown[i]) / modes->tolerances[i]);
-        if (fabs(total) / rate * most > UNSEEN) fastest = rate;
+        one = own;
     }
-    return fastest;
+    memcpy(row + turned->dim, one + narrow, sizeof(double) * (size_t)turned->outputs);
+    if (!turned->basis) {
+        memcpy(row, one, sizeof(double) * (size_t)narrow);
+        return;
+    }
+    const double faded = turned->fades ? moved[turned->leads * columns + narrow - 1] : 0.0;
+    for (int64_t i = 0; i < turned->dim; i++) {
+        row[i] = faded * turned->beside[h * turned->dim + i];
+        for (int64_t j = 0; j < narrow; j++) row[i] += one[j] * turned->basis[i * narrow + j];
+    }
+}
+
+/* Modes from eigenvectors and rates: entry by entry, as the neurons' rows show them, and the force along each. Rates and
+   forces that rounding makes of zero are put to zero; `room` is for a row. */
+PUBLIC void biasfree_modes(const Turned *turned, double *room) {
+    const int64_t count = turned->count, entries = (turned->leads + turned->fades) * turned->columns;
+    const int64_t wide = turned->dim + turned->outputs;
+    double fastest = 0.0;
+    for (int64_t m = 0; m < count; m++) fastest = largest(fastest, fabs(turned->rates[m]));
+    for (int64_t m = 0; m < count; m++) {
+        const double *moved = turned->by_mode + m * entries;
+        double force = 0.0;
+        if (fabs(turned->rates[m]) <= turned->flat * fastest) turned->rates[m] = 0.0;
+        for (int64_t i = 0; i < entries; i++) {
+            turned->modes[i * count + m] = moved[i];
+            force += moved[i] * turned->velocity[i];
+        }
+        turned->force[m] = fabs(force) <= turned->noise ? 0.0 : force;
+        for (int64_t h = 0; h < turned->heavy; h++)
+            show(turned, moved, h, room, turned->shown + (m * turned->heavy + h) * wide);
+    }
 }

@@ -1,18 +1,14 @@
 /* Rows that ride along a way: too small for the output to notice, each moves by pulls that are known
    (biasfree/dynamics/exact/_late.py and _light.py). */
 
-#include "engine.h"
+#include "late.h"
 
-enum { MOST_SWEEPS = 30 }; /* chosen, never reached: Jacobi's rotations converge quadratically, in a few sweeps */
 enum { PACES = 6 };        /* numbers in (3, 2) */
 
 /* Growth of a light row over an arc beyond which eight points do not follow it. Chosen: e^{rt} that grows so much is
    1.5e-3 of its end away from the polynomial through the nodes, 3.5e-5 where it grows a hundredfold. Were it larger,
    rows between nodes would be worse; were it smaller, there would be more steps. */
 #define OVERGROWN 1e4
-/* The cosine of two columns that are orthogonal: five times float64's rounding, 2.2e-16. Much less might never be
-   reached: MOST_SWEEPS would end it. */
-#define ORTHOGONAL 1e-15
 /* A size far below anything that could grow again in a run, as in _carried.py. Chosen: decay does not make less of
    float64's least numbers, of which those from 2e-308 down lose digits. */
 #define VANISHES 1e-280
@@ -22,36 +18,6 @@ enum { PACES = 6 };        /* numbers in (3, 2) */
 /* Of a light row, the part that is not seen. Chosen: below the tolerances that are usual, above rounding. Were it
    smaller, parts that have faded would make arcs short for longer. */
 #define UNNOTICED 1e-12
-
-/* M = UΣVᵀ by Jacobi's rotations of M's columns: left is UΣ, (dim, outputs), right is V. */
-static void rotate(double *left, double *right, int64_t dim, int64_t outputs) {
-    memset(right, 0, sizeof(double) * (size_t)(outputs * outputs));
-    for (int64_t k = 0; k < outputs; k++) right[k * outputs + k] = 1.0;
-    for (int sweep = 0, turned = 1; turned && sweep < MOST_SWEEPS; sweep++) {
-        turned = 0;
-        for (int64_t p = 0; p < outputs; p++)
-            for (int64_t q = p + 1; q < outputs; q++) {
-                double one = 0.0, other = 0.0, both = 0.0;
-                for (int64_t j = 0; j < dim; j++) {
-                    const double a = left[j * outputs + p], b = left[j * outputs + q];
-                    one += a * a;
-                    other += b * b;
-                    both += a * b;
-                }
-                if (!(fabs(both) > ORTHOGONAL * sqrt(one) * sqrt(other))) continue;
-                turned = 1;
-                const double tau = (other - one) / (2.0 * both);
-                const double t = (tau < 0.0 ? -1.0 : 1.0) / (fabs(tau) + sqrt(1.0 + tau * tau));
-                const double c = 1.0 / sqrt(1.0 + t * t), s = c * t;
-                for (int64_t j = 0; j < dim + outputs; j++) {
-                    double *row = j < dim ? left + j * outputs : right + (j - dim) * outputs;
-                    const double a = row[p], b = row[q];
-                    row[p] = c * a - s * b;
-                    row[q] = s * a + c * b;
-                }
-            }
-    }
-}
 
 /* e^{tA}z of one row with A = [[−λ, M], [Mᵀ, −λ]]: along M's singular vectors a hyperbolic rotation, elsewhere only
    decay. cosh and sinh go with the decay, each exponential by itself: neither overflows unless the row does. `room` is
@@ -70,7 +36,7 @@ static void propagate(const double *row, const double *matrix, double decay, dou
         return;
     }
     memcpy(left, matrix, sizeof(double) * (size_t)(dim * outputs));
-    rotate(left, right, dim, outputs);
+    rotate(left, right, dim, outputs, 0.0);
     for (int64_t k = 0; k < outputs; k++) {
         double square = 0.0, one = 0.0, other = 0.0;
         for (int64_t j = 0; j < dim; j++) square += left[j * outputs + k] * left[j * outputs + k];
@@ -99,22 +65,8 @@ PUBLIC void biasfree_propagated(int64_t times, const double *when, int64_t rows,
                       to + (n * rows + row) * columns, room);
 }
 
-/* A way in arcs: rows that ride along it and those that make it; and room: pulls at the nodes and their means, (8,
-   riding, dim, outputs) each. */
-typedef struct {
-    const int64_t *riding, *heavy; /* (count), (heavies) */
-    const double *spans;           /* (arcs): of time */
-    const double *means;           /* (8, 8): values at the nodes → means up to each */
-    double *curves;                /* (arcs, 8, rows, columns) */
-    double *pulls, *mean, *room, *squares; /* (active) of these last ones */
-    Own *own;        /* or nothing */
-    double outgrown; /* part of all heavy squares at which a row is light no more */
-    double parted;   /* squared differences within a group, in units of its row, that part it */
-    int64_t arcs, count, heavies;
-} Ride;
-
 /* Fill in the rows that ride along arc n, which begins where the rows still are. */
-static void fill_in(const Ride *ride, int64_t n, double *states, const Data *data, const Pattern *pattern,
+static void fill_in(const Ride *ride, int64_t n, double span, double *states, const Data *data, const Pattern *pattern,
                     const Desk *desk) {
     const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs, size = pattern->rows * columns;
     const int64_t block = dim * outputs, all = ride->count * block;
@@ -132,7 +84,7 @@ static void fill_in(const Ride *ride, int64_t n, double *states, const Data *dat
         add_up(ride->means + y * NODES, NODES, ride->pulls, all, ride->mean);
         for (int64_t i = 0; i < ride->count; i++)
             propagate(before + ride->riding[i] * columns, ride->mean + i * block, decay,
-                      ride->spans[n] * TABLES.nodes[y], dim, outputs, arc + y * size + ride->riding[i] * columns,
+                      span * TABLES.nodes[y], dim, outputs, arc + y * size + ride->riding[i] * columns,
                       ride->room);
     }
 }
@@ -165,27 +117,25 @@ static int fades(const Ride *ride, const double *begin, const double *end, int64
     return 0;
 }
 
-/* Fill in the rows that ride, `states` (arcs, 8, rows, columns), and draw the arcs' curves; how many arcs there are
-   before a row that rides is light no more, a group comes apart, or a heavy row has faded. Between nodes those that
-   ride are pulled by the mean of the pulls up to each. */
-PUBLIC int64_t biasfree_ride(const Ride *ride, double *states, const Data *data, const Pattern *pattern, const Desk *desk) {
+/* Fill in the rows that ride at the nodes of arcs, and draw the curves; how many arcs there are before a row that rides
+   is light no more, a group comes apart, or a heavy row has faded. Between nodes those that ride are pulled by the mean
+   of the pulls up to each. */
+int64_t ride_along(const Ride *ride, const Drawn *drawn, const Data *data, const Pattern *pattern, const Desk *desk) {
     const int64_t columns = data->dim + data->outputs, size = pattern->rows * columns;
-    double time = 0.0;
-    for (int64_t n = 0; n < ride->arcs; n++) {
-        double *arc = states + n * NODES * size, *end = arc + (NODES - 1) * size;
+    for (int64_t n = 0; n < drawn->count; n++) {
+        double *arc = drawn->states + n * NODES * size, *end = arc + (NODES - 1) * size;
         if (ride->count) {
-            fill_in(ride, n, states, data, pattern, desk);
-            time += ride->spans[n];
-            keep_balance(ride->own, time, data, pattern, ride->riding, ride->count, end);
+            fill_in(ride, n, drawn->ends[n] - (n ? drawn->ends[n - 1] : 0.0), drawn->states, data, pattern, desk);
+            keep_balance(ride->own, drawn->ends[n], data, pattern, ride->riding, ride->count, end);
             if (n && has_faded(ride->own, pattern)) return n;
             if (outgrows(ride, n ? arc - size : arc, end, pattern, columns)) return n;
             if (has_parted(end, pattern, columns, ride->parted, ride->squares)) return n;
         }
-        if (fades(ride, states, end, columns)) return n;
+        if (fades(ride, drawn->states, end, columns)) return n;
         for (int k = 0; k < NODES; k++)
-            add_up(TABLES.from_nodes + k * NODES, NODES, arc, size, ride->curves + (n * NODES + k) * size);
+            add_up(TABLES.from_nodes + k * NODES, NODES, arc, size, drawn->curves + (n * NODES + k) * size);
     }
-    return ride->arcs;
+    return drawn->count;
 }
 
 /* How long a part of a row that changes by a rate can be seen in it. */
@@ -195,8 +145,8 @@ static double seen_for(double square, double rate) { return log(largest(sqrt(fab
 
    Of M = UΣVᵀ a row has parts that grow by σ, that fade by σ, and that nothing pulls; all fade by decay. Where a pull
    is no number the first rate is infinite. */
-PUBLIC void biasfree_light_paces(const Ride *ride, const double *z, const Data *data, const Pattern *pattern,
-                                 const Desk *desk, double *paces) {
+void light_paces(const Ride *ride, const double *z, const Data *data, const Pattern *pattern, const Desk *desk,
+                 double *paces) {
     const int64_t dim = data->dim, outputs = data->outputs, columns = dim + outputs, block = dim * outputs;
     const double decay = pulls_on_rows(z, data, pattern, desk);
     double *left = ride->room, *right = ride->room + block, fastest = 0.0;
@@ -207,7 +157,7 @@ PUBLIC void biasfree_light_paces(const Ride *ride, const double *z, const Data *
         double whole = 0.0, strongest = 0.0, fading = 0.0, pulled = 0.0;
         if (!(size > VANISHES)) continue;
         memcpy(left, desk->pull + pattern->owner[ride->riding[i]] * block, sizeof(double) * (size_t)block);
-        rotate(left, right, dim, outputs);
+        rotate(left, right, dim, outputs, 0.0);
         for (int64_t j = 0; j < columns; j++) whole += (row[j] / size) * (row[j] / size);
         for (int64_t k = 0; k < outputs; k++) {
             double square = 0.0, one = 0.0, other = 0.0;
@@ -235,4 +185,9 @@ PUBLIC void biasfree_light_paces(const Ride *ride, const double *z, const Data *
     }
     paces[2] = fastest + decay;
     paces[4] = decay;
+}
+
+PUBLIC void biasfree_light_paces(const Ride *ride, const double *z, const Data *data, const Pattern *pattern,
+                                 const Desk *desk, double *paces) {
+    light_paces(ride, z, data, pattern, desk, paces);
 }

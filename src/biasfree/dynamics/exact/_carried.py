@@ -12,7 +12,7 @@ from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of, velocity
-from biasfree.dynamics.exact._groups import Formed, grouped, singles
+from biasfree.dynamics.exact._groups import Formed, several, singles
 from biasfree.dynamics.exact._kernels import ROUNDING, engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._pattern_keys import keys_of_neurons, keys_of_rows
@@ -275,7 +275,8 @@ class Carried:
                 pieces = singles(members[order], neurons[order])
             else:
                 gaps = np.argsort(-np.diff(distance[order]), kind="stable")[: _PARTS - 1]
-                pieces = [grouped(members[some], neurons[some]) for some in np.split(order, np.sort(gaps) + 1)]
+                parted = several(np.split(order, np.sort(gaps) + 1), neurons)
+                pieces = [each.renamed(members) for each in parted]
             parts += pieces
             leaders += [row] * len(pieces)
         self._replace(list(torn), parts, leaders)

@@ -21,12 +21,16 @@ from biasfree.dynamics.exact._steps import Steps
 from biasfree.dynamics.exact._travel import Wanted, travel
 
 _MERGE_EVERY, _MERGE_SOON, _MERGE_LATER = 25, 4, 50  # steps between looks for parallel neurons: a look costs a few
-_MERGE_SMALL = 60  # and where a step is a matter of microseconds: there a look costs thirty (measured)
+# And where a step is a matter of microseconds: there a look costs thirty (measured), and what follows from it more.
+_MERGE_SMALL, _MERGE_SMALL_LATER = 60, 120
 _WORTH_MERGING = 1 / 4  # of the groups that merging must save there: it costs a hundred steps
 _MERGE_SELDOM = 400  # and at most where groups have been parted; chosen: cost alone
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
 _WATCH = 8  # steps between looks whether decay has made a row vanish; chosen: cost alone
-_TOGETHER = 64  # steps taken at once there; chosen: cost alone
+_TOGETHER = 128  # steps taken at once there; chosen: cost alone
+_TOGETHER_STIFF = (
+    64  # likewise, where it is to be asked anew whether exponential steps are worth more; chosen: cost alone
+)
 _STIFF, _LOOK = 12, 8  # steps held by stability, and accepted ones, after which others are asked (``_rest``)
 _MOST_SKIPPED = 64  # steps after which crossings are tried together again where that failed; chosen: cost alone
 _AT_ONCE = 100_000  # numbers of networks that are made at once of a piece; chosen: memory
@@ -90,7 +94,7 @@ class Explicit:
         state, now, pace, plan = self.state, self.state.carried, self.state.pace, self.state.plan
         began, view, stiff = state.time, state.view(), _STIFF if pace.stiff < _STIFF else plan.max_steps
         merge = self._merge_wait - (pace.accepted - self._merged_at)
-        watch = _TOGETHER if plan.weight_decay == 0 else _WATCH
+        watch = self._watched()
         wanted = Wanted(
             began, until - began, plan.stop.level, state.limits.rtol, plan.rtol, now.tolerance,
             now.outgrown, max(1, min(merge, watch)), plan.max_steps, stiff, pace.accepted + _LOOK,
@@ -112,6 +116,12 @@ class Explicit:
         if ended is None:
             self._look_around()
         return self._piece(steps, How.BETWEEN_EVENTS, view, began, until, ended)
+
+    def _watched(self) -> int:
+        """Steps that may be taken there before something but groups must be looked after."""
+        if self.state.plan.weight_decay > 0:
+            return _WATCH
+        return self.state.until_exponential(_TOGETHER_STIFF) if self.state.pace.stiff >= _STIFF else _TOGETHER
 
     def _piece(
         self, steps: Steps, how: How, view: View, began: float, until: float, ended: Status | None = None
@@ -252,7 +262,8 @@ class Explicit:
                 return
             before = now.z
             soon = now.merge(_WORTH_MERGING if self.state.is_small else 0.0) or now.riders.size
-            later = max(self._merge_wait, min(2 * self._merge_wait, _MERGE_LATER))
+            latest = _MERGE_SMALL_LATER if self.state.is_small else _MERGE_LATER
+            later = max(self._merge_wait, min(2 * self._merge_wait, latest))
             self._merge_wait = self._soonest_merge if soon else later
             if now.z is not before:
                 state.moved()

@@ -6,6 +6,7 @@ active ones are **passive**: small differences between merged neurons, which fol
 active row that owns them and are not seen by the output (``_merging``).
 """
 
+import ctypes
 import functools
 from ctypes import byref
 from typing import NamedTuple
@@ -13,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from biasfree.dynamics.exact._arrays import Form, Pattern
+from biasfree.dynamics.exact._arrays import Desk, Form, Pattern
 from biasfree.dynamics.exact._data import SQUARE, Data
 from biasfree.dynamics.exact._kernels import engine, line_forces, pulls_in_c
 from biasfree.dynamics.exact._methods import basis, on_curve
+from biasfree.native import address
 
 _LARGEST_FORM = 256  # rows × dimensions up to which a form's products are cheaper than the lines' (measured)
 
@@ -39,10 +41,6 @@ class Pulls(NamedTuple):
     mass: Float[np.ndarray, "*n"]
     matrices: Float[np.ndarray, "*n active dim outputs"]
 
-    def take(self, n: int) -> "Pulls":
-        """Of one of several states."""
-        return Pulls(*(part[n] for part in self))
-
     @property
     def whole(self) -> float:
         """Σ|p| + Σ|q|: what all lines together could pull."""
@@ -64,6 +62,41 @@ def pulls_of(
     level, p, q, mass, matrices = pulls_in_c(states, data, side)
     decay = data.decay * np.exp(-level) if data.by_loss and data.decay > 0 else np.full(level.shape, data.decay)
     return Pulls(level, decay, p, q, mass, matrices)
+
+
+class Moving(NamedTuple):
+    """How the rows of one state move.
+
+    Attributes:
+        level: ln L on the loss clock, else 0.
+        decay, p, q, mass: as of ``Pulls``.
+        matrices: M_h of the active rows, without what they slide on.
+        velocity: of all rows.
+    """
+
+    level: float
+    decay: float
+    p: Float[np.ndarray, "outputs lines"]
+    q: Float[np.ndarray, "outputs lines"]
+    mass: float
+    matrices: Float[np.ndarray, "active dim outputs"]
+    velocity: Float[np.ndarray, "rows columns"]
+
+    @classmethod
+    def of(cls, z: Float[np.ndarray, "rows columns"], data: Data, pattern: Pattern, desk: Desk) -> "Moving":
+        """At some rows; the desk has room for them."""
+        decay, velocity, outputs = ctypes.c_double(), np.empty(z.shape), data.outputs
+        level = engine().biasfree_moving(
+            address(z), byref(data.c), byref(pattern.c), byref(desk.c), address(velocity), byref(decay)
+        )
+        both = desk.work[: 2 * outputs].copy()
+        mass = float(desk.work[2 * outputs, 0]) if both.size else 0.0
+        return cls(level, decay.value, both[:outputs], both[outputs:], mass, desk.pull.copy(), velocity)
+
+    @property
+    def whole(self) -> float:
+        """Σ|p| + Σ|q|: what all lines together could pull."""
+        return float(np.abs(self.p).sum() + np.abs(self.q).sum())
 
 
 def pulls_on_lines(

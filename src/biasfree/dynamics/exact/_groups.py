@@ -1,11 +1,14 @@
 """Groups of neurons that act as one (``_merging`` says why), each by itself."""
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import lapack
+
+from biasfree.dynamics.exact._kernels import engine
+from biasfree.native import WHOLE, address
 
 AT_ONCE = 4096  # neurons that are worked on together: making larger arrays costs more than what is done with them
 LARGE = 1000  # neurons, or their parts in rows, from which a group is worth linear algebra of its own
@@ -51,32 +54,66 @@ class Formed(NamedTuple):
     group: Group
     rows: Float[np.ndarray, "rows columns"]
 
+    def renamed(self, members: Int[np.ndarray, "neurons"]) -> "Formed":
+        """With other numbers for its members, which were places among these."""
+        return Formed(Group(members[self.group.members], self.group.parts), self.rows)
+
 
 def singles(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> list[Formed]:
     """Each of these neurons by itself."""
     return [Formed(Group(members[n : n + 1], ONE), own[n : n + 1]) for n in range(len(members))]
 
 
-def grouped(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> Formed:
-    """Members of a group, and their own neurons, as one."""
-    if len(members) == 1:
-        return Formed(Group(members, ONE), own)
+def several(members: Sequence[Int[np.ndarray, "members"]], neurons: Float[np.ndarray, "width columns"]) -> list[Formed]:
+    """Each of these lists of neurons as one."""
+    first = neurons[[some[0] for some in members]] if members else neurons[:0]  # all at once: most are alone
+    small = [some for some in members if 1 < len(some) <= LARGE]
+    formed = iter(_decomposed(small, neurons) if small else [])
+    return [
+        Formed(Group(some, ONE), first[n : n + 1]) if len(some) == 1
+        else next(formed) if len(some) <= LARGE else _of_many(some, neurons[some])
+        for n, some in enumerate(members)
+    ]  # fmt: skip
+
+
+def grouped(members: Int[np.ndarray, "members"], neurons: Float[np.ndarray, "width columns"]) -> Formed:
+    """Some neurons as one."""
     if not len(members):
-        return Formed(Group(members, np.ones((0, 0))), own)
+        return Formed(Group(members, np.ones((0, 0))), neurons[:0])
+    return several([members], neurons)[0]
+
+
+def _decomposed(
+    members: Sequence[Int[np.ndarray, "members"]], neurons: Float[np.ndarray, "width columns"]
+) -> list[Formed]:
+    """Groups by their singular value decompositions (``native/singular.c``)."""
+    counts = [len(some) for some in members]
+    begin, columns = np.cumsum([0, *counts]), neurons.shape[1]
+    own = neurons[np.concatenate(members)]
+    parts, rows = np.empty(own.size), np.empty((len(members), columns, columns))
+    ranks, room = np.empty(len(members), dtype=np.int64), np.empty((max(counts) + columns + 1) * columns)
+    engine().biasfree_grouped(
+        len(members), address(begin, WHOLE), address(own), columns, _DUST, address(parts), address(rows),
+        address(ranks, WHOLE), address(room),
+    )  # fmt: skip
+    if not ranks.all():
+        raise np.linalg.LinAlgError("the singular values of a group of neurons were not found.")
+    found = zip(members, (begin[:-1] * columns).tolist(), ranks.tolist(), rows, strict=True)
+    return [
+        Formed(Group(some, parts[first : first + len(some) * rank].reshape(len(some), rank)), each[:rank])
+        for some, first, rank, each in found
+    ]
+
+
+def _of_many(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> Formed:
+    """The same of very many neurons: V from ZᵀZ, for projections on it are as good, and far cheaper."""
     largest = np.abs(own).max()
     own = own / largest
-    if len(members) > LARGE:
-        # V from ZᵀZ: projections on it are as good, and far cheaper.
-        rows = np.linalg.eigh(own.T @ own)[1].T[::-1]
-        parts = own @ rows.T
-        sizes = np.linalg.norm(parts, axis=0)
-        parts = parts / np.where(sizes > 0, sizes, 1.0)
-    else:
-        parts, sizes, rows, failed = lapack.dgesdd(own, full_matrices=False)  # NumPy's svd takes longer to call it
-        if failed:
-            raise np.linalg.LinAlgError("the singular values of a group of neurons were not found.")
+    rows = np.linalg.eigh(own.T @ own)[1].T[::-1]
+    parts = own @ rows.T
+    sizes = np.linalg.norm(parts, axis=0)
     kept = sizes > _DUST * sizes[0]
-    parts, rows = parts[:, kept], (largest * sizes[kept])[:, None] * rows[kept]
+    parts, rows = parts[:, kept] / sizes[kept], (largest * sizes[kept])[:, None] * rows[kept]
     if parts[:, 0].sum() < 0:
         parts[:, 0], rows[0] = -parts[:, 0], -rows[0]
     return Formed(Group(members, parts), rows)

@@ -20,14 +20,14 @@ from biasfree.dynamics.exact._field import line_outputs
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.native import address, structure
 
-_ROWS = structure("Rows", "p first second side across matrices roots d decay i count")
+_ROWS = structure("Rows", "p z side across matrices roots d decay i count")
 
 
 class Rows(NamedTuple):
     """Rows that J is of, and what pulls them.
 
     Attributes:
-        first, second: w and v.
+        z: w and v.
         side: ς.
         across: the projections across what they slide on; None where none slides.
         matrices: M, projected.
@@ -36,14 +36,19 @@ class Rows(NamedTuple):
         force: the velocity.
     """
 
-    first: Float[np.ndarray, "rows dim"]
-    second: Float[np.ndarray, "rows outputs"]
+    z: Float[np.ndarray, "rows columns"]
     side: Float[np.ndarray, "rows lines"]
     across: Float[np.ndarray, "rows dim dim"] | None
     matrices: Float[np.ndarray, "rows dim outputs"]
     decay: float
     bends: Float[np.ndarray, "2 lines outputs outputs"]
     force: Float[np.ndarray, "entries"]
+
+    @property
+    def parts(self) -> tuple[Float[np.ndarray, "rows dim"], Float[np.ndarray, "rows outputs"]]:
+        """The weights w and v."""
+        dim = self.matrices.shape[1]
+        return self.z[:, :dim], self.z[:, dim:]
 
 
 def bends(
@@ -93,18 +98,15 @@ def _roots(curved: Float[np.ndarray, "2 lines outputs outputs"]) -> Float[np.nda
 
 def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
     """J as a matrix."""
-    (count, dim), outputs = rows.first.shape, rows.second.shape[1]
-    roots = data.curvature[1] if data.loss == SQUARE else _roots(rows.bends)
-    size, each = count * (dim + outputs), (rows.first, rows.second, rows.side, rows.matrices, roots)
-    parts = [np.ascontiguousarray(part) for part in each]
-    first, second, side, matrices, roots = map(address, parts)
-    across = None if rows.across is None else address(rows.across)
+    count, dim, outputs = rows.matrices.shape
+    roots = data.curvature[1] if data.loss == SQUARE else np.ascontiguousarray(_roots(rows.bends))
+    size, across = rows.z.size, None if rows.across is None else address(rows.across)
     jacobian, room = np.empty((size, size)), np.empty(2 * dim)
     slopes = np.empty((2 * outputs * rows.side.shape[1], size))
-    used = engine().biasfree_jacobian(
-        byref(_ROWS(first, second, side, across, matrices, roots, rows.decay, count)), byref(data.c),
-        address(jacobian), address(slopes), address(room),
-    )  # fmt: skip
+    given = _ROWS(
+        address(rows.z), address(rows.side), across, address(rows.matrices), address(roots), rows.decay, count
+    )
+    used = engine().biasfree_jacobian(byref(given), byref(data.c), address(jacobian), address(slopes), address(room))
     slopes = slopes[:used]
     jacobian -= slopes.T @ slopes
     if data.by_loss:
@@ -114,20 +116,20 @@ def dense(rows: Rows, data: Data) -> Float[np.ndarray, "entries entries"]:
 
 def times(vector: Float[np.ndarray, "entries"], rows: Rows, data: Data) -> Float[np.ndarray, "entries"]:
     """J times a vector, without J."""
-    count, dim = rows.first.shape
-    change = vector.reshape(count, -1)
+    count, dim, _ = rows.matrices.shape
+    change, (own, outgoing) = vector.reshape(count, -1), rows.parts
     first, second = change[:, :dim], change[:, dim:]
     if rows.across is not None:
         first = np.einsum("hij,hj->hi", rows.across, first)
-    products, moved = rows.first @ data.transposed, first @ data.transposed
-    lin = data.a * (second.T @ products + rows.second.T @ moved)
-    even = data.b * (second.T @ (rows.side * products) + rows.second.T @ (rows.side * moved))
+    products, moved = own @ data.transposed, first @ data.transposed
+    lin = data.a * (second.T @ products + outgoing.T @ moved)
+    even = data.b * (second.T @ (rows.side * products) + outgoing.T @ (rows.side * moved))
     plus, minus = (np.einsum("lkj,jl->kl", *both) for both in zip(rows.bends, (lin + even, lin - even), strict=True))
     pulled = data.a * (plus + minus) + data.b * rows.side[:, None, :] * (plus - minus)
     bent = np.swapaxes(pulled @ data.directions, 1, 2)  # what M falls by
     if rows.across is not None:
         bent = rows.across @ bent
-    one = np.einsum("hdk,hk->hd", rows.matrices, second) - np.einsum("hdk,hk->hd", bent, rows.second)
-    other = np.einsum("hdk,hd->hk", rows.matrices, first) - np.einsum("hdk,hd->hk", bent, rows.first)
+    one = np.einsum("hdk,hk->hd", rows.matrices, second) - np.einsum("hdk,hk->hd", bent, outgoing)
+    other = np.einsum("hdk,hd->hk", rows.matrices, first) - np.einsum("hdk,hd->hk", bent, own)
     image = np.column_stack([one - rows.decay * first, other - rows.decay * second]).ravel()
     return image + rows.force * (rows.force @ vector) if data.by_loss else image

@@ -18,6 +18,9 @@ way itself is smooth: then the same equations are solved by Newton's method (``_
 Directions of growth are treated like the others, so nothing is mistaken for rest at a saddle. Rows that slide move
 within their surfaces: J is projected on them.
 
+**Arcs.** Events are searched on curves of degree 7, of which a step has as many as it takes to follow what can be seen
+of e^{λτ}: eight points of an arc of length s leave 2(λs/4)⁸/8! of it (``native/arcs.c``).
+
 **Light rows**, too small for the output to notice, and passive ones are no part of J, where they would drown in
 rounding. They obey ż = [[−λ, M], [Mᵀ, −λ]]z with the M of the others' way, of which the mean up to each time is taken
 (Magnus' first term), over arcs so short that nothing grows by more than e² in one, and less where rtol asks for it. A
@@ -25,7 +28,6 @@ step ends before one of them ceases to be light.
 """
 
 import functools
-import math
 from collections.abc import Iterator
 from ctypes import addressof, byref
 from typing import Any
@@ -51,7 +53,7 @@ _GROWTH = 3.0  # largest hλ of a growing direction that a linearisation may fol
 # power).
 _LIGHT_GROWTH, _LIGHT_OFF = 2.0, 5e-7
 _STRETCHES = 300  # of one step at most; chosen: cost alone
-_NEARLY = 1 - 1e-9  # of the way to where an arc ends anyway; bound: far above rounding, far below any rtol
+_ROOM = 1 + 2 * len(NODES)  # numbers for each mode that drawing arcs works with
 _GROWS = 0.1  # growth, in e-folds until the end, that still counts as none; chosen
 _OUTGROWN = 10.0  # times ``light``, the square at which a row is no longer a light one; chosen: no to and fro
 _NEWTON_TURNS = 12  # of Newton's method: from far away it comes near slowly, and then in two or three
@@ -60,9 +62,9 @@ _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact to degree 7
 _MEANS = np.stack([0.5 * _WEIGHTS @ basis(0.5 * x * (1 + _GAUSS)) for x in NODES]) @ FROM_NODES
 _BEGIN, _NONE = np.zeros(1), np.zeros(0)
 _POWER_FACTORIALS = FACTORIALS[POWERS][:, None]
-_RIDE = structure(
-    "Ride", "p riding heavy spans means curves pulls mean room squares own d outgrown parted i arcs count heavies"
-)
+_RIDE = structure("Ride", "p riding heavy means pulls mean room squares own d outgrown parted i count heavies")
+_WAY = structure("Way", "p bend curve slope d length growth")
+_DRAWN = structure("Drawn", "p ends states curves energies room i count")
 
 
 def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.ndarray, "active"]:
@@ -124,6 +126,11 @@ class LateStep:
         self._curve = FROM_NODES[:, 1:] @ places
         return max(left, self._judged(TOP * (FIT @ places)[-1:]))
 
+    @property
+    def solved(self) -> bool:
+        """Whether its length took Newton's method."""
+        return self._curve is not None
+
     def _judged(self, changes: Float[np.ndarray, "n modes"]) -> float:
         """The largest change of a row, in units of its tolerance."""
         worst = (np.abs(self.modes.shown(changes)) / self._tolerances[:, None]).max(initial=0.0)
@@ -142,15 +149,6 @@ class LateStep:
         if self._curve is None:
             return self.modes.places(times, self.length, self.bend)
         return np.asarray(basis(times / self.length) @ self._curve)
-
-    def _moving(
-        self, times: Float[np.ndarray, "n"], places: Float[np.ndarray, "n modes"]
-    ) -> Float[np.ndarray, "n modes"]:
-        """How fast every mode moves at some times: F + Jx + Σ(τ/h)^j B_j along x(τ), or the slope of the way itself."""
-        if self._curve is None:
-            bent = (times[:, None] / self.length) ** POWERS @ self.bend
-            return self.modes.force + self.modes.rates * places + bent
-        return np.asarray(basis(times / self.length) @ slope_of(self._curve)) / self.length
 
     def longest(self) -> float:
         """A length at which nothing grows beyond what a linearisation can follow."""
@@ -196,73 +194,48 @@ class LateStep:
 
         It ends too before a group comes apart, or a heavy row has faded so far that it is made of what rounding leaves.
         """
-        ends = self._grid()
+        grid, modes, riders = np.empty(_STRETCHES), self.modes, self.riders[0]
+        way, here, count = self._way, self.here, len(modes.rates)
+        room = np.empty(_ROOM * count + len(self.heavy) * self.z.shape[1])
+        arcs = engine().biasfree_grid(
+            byref(way), byref(modes.c), byref(riders), address(self.z), *here, address(room), _STRETCHES, address(grid)
+        )
+        ends, states = grid[:arcs].copy(), np.repeat(self.z[None], arcs * len(NODES), axis=0)
+        curves, energies = np.empty((arcs, len(NODES), *self.z.shape)), np.empty((arcs, len(NODES)))
+        drawn = _DRAWN(*map(address, (ends, states, curves, energies, room)), arcs)
+        kept = engine().biasfree_arcs(byref(way), byref(modes.c), byref(riders), byref(drawn), *here)
         begins = np.concatenate([_BEGIN, ends[:-1]])
-        spans = ends - begins
-        times = begins[:, None] + spans[:, None] * NODES
-        places = self._places_at(times.ravel())
-        states = np.repeat(self.z[None], times.size, axis=0)
-        states[:, self.heavy] += self.modes.shown(places)
-        curves, (ride, _) = np.empty((*times.shape, *self.z.shape)), self._riders
-        ride.spans, ride.curves, ride.arcs = address(spans), address(curves), len(ends)
-        kept = engine().biasfree_ride(byref(ride), address(states), *self._here)
-        self.drawn = len(ends)
         self._ways = Arcs(begins[:kept], ends[:kept], curves[:kept])
-        self.reaches = float(ends[kept - 1]) if kept else 0.0
-        self._end = states[kept * len(NODES) - 1]
-        self._energies = self._worked(times, places)[:kept]
+        self.reaches, self.drawn = float(ends[kept - 1]) if kept else 0.0, arcs
+        self._end, self._energies = states[kept * len(NODES) - 1], energies[:kept]
         return self._ways
 
+    @property
+    def _way(self) -> Any:
+        """The step along the modes, for C."""
+        curve = slope = None
+        if self._curve is not None:
+            self._slope = slope_of(self._curve)  # it must live: C reads it
+            curve, slope = address(self._curve), address(self._slope)
+        return _WAY(address(self.bend), curve, slope, self.length, self._growth)
+
     @functools.cached_property
-    def _riders(self) -> tuple[Any, np.ndarray]:
+    def riders(self) -> tuple[Any, np.ndarray]:
         """Light, passive and heavy rows for C, and its room, which must live."""
         dim, outputs = self.data.transposed.shape[0], self.data.outputs
         each, own = len(self.riding) * dim * outputs, None if self.own is None else addressof(self.own.c)
         whole, begins = room(len(NODES) * each, each, (dim + outputs) * outputs, len(self.pattern.side))
         ride = _RIDE(
-            address(self.riding, WHOLE), address(self.heavy, WHOLE), None, address(_MEANS), None, *begins, own,
-            _OUTGROWN * self.light, self.parted, 0, len(self.riding), len(self.heavy),
+            address(self.riding, WHOLE), address(self.heavy, WHOLE), address(_MEANS), *begins, own,
+            _OUTGROWN * self.light, self.parted, len(self.riding), len(self.heavy),
         )  # fmt: skip
         return ride, whole
 
     @property
-    def _here(self) -> tuple[Any, Any, Any]:
+    def here(self) -> tuple[Any, Any, Any]:
         """Data, pattern and room of all rows, for C."""
         desk, _ = room_for(self.z.shape, self.data, self.pattern)
         return byref(self.data.c), byref(self.pattern.c), byref(desk.c)
-
-    def _worked(
-        self, times: Float[np.ndarray, "arcs 8"], places: Float[np.ndarray, "nodes modes"]
-    ) -> Float[np.ndarray, "arcs 8"]:
-        """∫‖Ẇ‖² from the step's beginning to all nodes, as curves."""
-        moving = self._moving(times.ravel(), places)
-        power = np.einsum("nm,nm->n", moving, moving).reshape(times.shape)
-        inside = (times - times[:, :1]) * (power @ _MEANS.T)
-        before = np.concatenate([[0.0], np.cumsum(inside[:-1, -1])])
-        return (before[:, None] + inside) @ FROM_NODES.T
-
-    def _grid(self) -> Float[np.ndarray, "arcs"]:
-        """Ends of arcs: short ones first, where fast directions still move, and none too long for light rows."""
-        fastest = self.modes.fastest(self.length, self.bend) if self._curve is None else 0.0
-        first = min(self.length, 1.0 / fastest if fastest > 0 else np.inf)
-        doublings = max(0, math.ceil(math.log2(self.length / first))) if first > 0 else 0
-        ends = np.minimum(first * 2.0 ** np.arange(doublings + 1), self.length)
-        if not self.riding.size:
-            return ends
-        paces, grid, now = self._light_paces(), list[float](), 0.0
-        for end in ends.tolist():
-            while now < end and len(grid) < _STRETCHES:
-                rate = max(rate for rate, until in paces if now < until)
-                span = self._growth / rate if rate > 0 else np.inf
-                now = now + span if now + span < _NEARLY * end else end
-                grid.append(now)
-        return np.array(grid)
-
-    def _light_paces(self) -> list[tuple[float, float]]:
-        """Rates by which parts of light rows change, and until when they can be seen in them."""
-        paces = np.empty((3, 2))
-        engine().biasfree_light_paces(byref(self._riders[0]), address(self.z), *self._here, address(paces))
-        return [(rate, until) for rate, until in paces.tolist() if until > 0]
 
     def at(self, time: float) -> Float[np.ndarray, "rows columns"]:
         """The rows a time after the step's beginning."""

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from biasfree.dynamics.exact._groups import AT_ONCE, LARGE, ONE, Formed, Group, grouped, singles
+from biasfree.dynamics.exact._groups import AT_ONCE, LARGE, ONE, Formed, Group, grouped, several, singles
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.native import WHOLE, address
@@ -127,16 +127,16 @@ class Merged:
         Where groups have come ``apart``, those of several neurons are formed anew even if their members are the same.
         """
         leaders = self.row_of[[some[0] for some in members]].tolist()
-        kept, others, formed = list[int](), list[int](), list[Formed]()
+        kept, others, anew = list[int](), list[int](), list[np.ndarray]()
         for some, leader in zip(members, leaders, strict=True):
             same = len(some) == len(self.groups[leader].members)
             if same and (len(some) == 1 or not (apart or np.any(self.row_of[some] != leader))):
                 kept.append(leader)
             else:
                 others.append(leader)
-                formed.append(grouped(some, neurons[some]))
+                anew.append(some)
         first = np.array(sorted(kept), dtype=int)
-        return self.with_more(first, formed, rows), np.concatenate([first, others]).astype(int)
+        return self.with_more(first, several(anew, neurons), rows), np.concatenate([first, others]).astype(int)
 
     @functools.cached_property
     def _spreads(self) -> dict[int, Float[np.ndarray, "2 passive"]]:
@@ -286,19 +286,14 @@ class Merged:
 def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
     some = moving(neurons)
-    formed = grouped(some, neurons[some])
+    formed = grouped(some, neurons)
     row_of = np.zeros(len(neurons), dtype=int)
     return Merged([formed.group], formed.rows, _NO, True, len(neurons), row_of, Shapes.of([formed.group]))
 
 
 def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]]) -> Merged:
     """Groups of these neurons."""
-    first = neurons[[some[0] for some in members]]  # all at once: most are alone
-    formed = [
-        Formed(Group(some, ONE), first[n : n + 1]) if len(some) == 1 else grouped(some, neurons[some])
-        for n, some in enumerate(members)
-    ]
-    return Merged.of(formed, neurons.shape)
+    return Merged.of(several(members, neurons), neurons.shape)
 
 
 def alike(

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg import lapack
 
 from biasfree.dynamics._lanczos import lanczos
 from biasfree.dynamics.exact._arrays import Desk, Pattern
 from biasfree.dynamics.exact._cells import folds
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import Pulls, matrices_of, pulls_of
+from biasfree.dynamics.exact._field import Moving, matrices_of
 from biasfree.dynamics.exact._jacobian import Rows, bends, dense, times
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._methods import NODES
@@ -39,6 +40,11 @@ FIT = np.linalg.inv(NODES[1:, None] ** POWERS)  # N at the points → B
 _NONE = np.empty(0)  # tolerances, where nothing is judged
 _MODES = structure("Modes", "p modes by_mode shown tolerances rates force start d noise i count entries seen")
 _RULES = structure("Rules", "p fit d top settled i turns")
+_TURNED = structure(
+    "Turned",
+    "p by_mode velocity turn basis beside modes shown rates force d flat noise i count leads fades columns heavy dim "
+    "outputs",
+)
 _SOLVED = structure("Solved", "p bend places weights bent change moved shown stage d left error i evaluations")
 
 
@@ -96,6 +102,7 @@ class Modes:
     Attributes:
         frame: what it is of.
         rates, force: λ of every mode, and the velocity along it.
+        by_mode: what each mode moves of the rows themselves.
         evaluations, algebra: what it has cost, of velocities and of multiplications in linear algebra.
     """
 
@@ -117,28 +124,44 @@ class Modes:
         leads = rows[heavy] if self._turn is None else self._turn.T @ rows[heavy]
         self._start = np.concatenate([leads, self._narrow.fading(), rows[light]])
         self._leads = len(self._start) - len(light)
-        self.pulls = pulls_of(self._start, self.data, self._pattern.side)
+        self.pulls = self._moving(self._start)
         self.evaluations, self.algebra = 1, 0.0
         self._linearise()
 
     def _linearise(self) -> None:
         """Rates, modes and the force along them: all of J, or what Lanczos' method sees of it."""
         self.rows = self._rows_at(self._start, self.pulls)
-        flat = self.rows.force
-        if not flat.size:
-            rates, self._modes = np.zeros(0), np.zeros((0, 0))
+        velocity = self.rows.force
+        if not velocity.size:
+            self.rates, by_mode = np.zeros(0), np.zeros((0, 0))
         elif self.whole:
-            rates, self._modes = np.linalg.eigh(dense(self.rows, self.data))
-            self.evaluations += flat.size
-            self.algebra += _EIGEN * float(flat.size) ** 3
+            self.rates, by_mode = _eigenvectors(dense(self.rows, self.data))
+            self.evaluations += velocity.size
+            self.algebra += _EIGEN * float(velocity.size) ** 3
         else:
-            seen = lanczos(flat, lambda vector: -times(vector, self.rows, self.data))
-            rates, self._modes = -seen.rates, seen.modes
+            seen = lanczos(velocity, lambda vector: -times(vector, self.rows, self.data))
+            self.rates, by_mode = -seen.rates, np.ascontiguousarray(seen.modes.T)
             self.evaluations += seen.products
-        self.rates = np.where(np.abs(rates) <= _FLAT * np.abs(rates).max(initial=0.0), 0.0, rates)
-        self._noise = _EPSILON * (self.pulls.whole + self.data.mass) * float(np.abs(self.rows.second).max(initial=0.0))
-        force = self._modes.T @ flat
-        self.force = np.where(np.abs(force) <= self._noise, 0.0, force)
+        self._noise = (
+            _EPSILON * (self.pulls.whole + self.data.mass) * float(np.abs(self.rows.parts[1]).max(initial=0.0))
+        )
+        self._turned(by_mode)
+
+    def _turned(self, by_mode: Float[np.ndarray, "modes entries"]) -> None:
+        """Modes and force from eigenvectors."""
+        (count, entries), (heavy, wide), narrow = by_mode.shape, self._moved, self._narrow
+        self._modes, self.force = np.empty((entries, count)), np.empty(count)
+        self._by_mode, self.by_mode = by_mode, np.empty((count, heavy * wide))
+        basis = None if narrow.basis is None else np.ascontiguousarray(narrow.basis)
+        beside = np.ascontiguousarray(np.broadcast_to(narrow.beside, (heavy, wide - self.data.outputs)))
+        turned = _TURNED(
+            address(by_mode), address(self.rows.force), None if self._turn is None else address(self._turn),
+            None if basis is None else address(basis), address(beside), address(self._modes), address(self.by_mode),
+            address(self.rates), address(self.force), _FLAT, self._noise, count, self._leads - narrow.fades,
+            narrow.fades, self._columns, heavy, wide - self.data.outputs, self.data.outputs,
+        )  # fmt: skip
+        row = np.empty(self._columns)
+        engine().biasfree_modes(byref(turned), address(row))
 
     @property
     def whole(self) -> bool:
@@ -148,7 +171,7 @@ class Modes:
     @property
     def decay(self) -> float:
         """λ of the weights, here."""
-        return float(self.pulls.decay)
+        return self.pulls.decay
 
     def seen_growth(self) -> float:
         """The largest rate that a random direction sees: growth that the force happens to miss."""
@@ -161,47 +184,29 @@ class Modes:
         """How far the rows themselves have moved at some places."""
         return (places @ self.by_mode).reshape(len(places), *self._moved)
 
-    @functools.cached_property
-    def by_mode(self) -> Float[np.ndarray, "modes entries"]:
-        """What each mode moves of the rows themselves."""
-        count, fades = len(self.rates), self._narrow.fades
-        moved = self._modes.T.reshape(count, self._leads, self._columns)
-        faded = moved[:, -1, len(self.data.transposed) - 1] if fades else np.zeros(count)
-        moved = moved[:, : self._leads - fades]
-        moved = moved if self._turn is None else self._turn @ moved
-        return np.ascontiguousarray(self._narrow.wide(moved, faded).reshape(count, math.prod(self._moved)))
-
     def pulls_on(self, side: Float[np.ndarray, "rows lines"]) -> Float[np.ndarray, "rows dim outputs"]:
         """M of rows of some sides, here."""
         return matrices_of(self.pulls.p, self.pulls.q, self._whole_data, side)
 
-    def _rows_at(self, state: Float[np.ndarray, "rows columns"], pulls: Pulls) -> Rows:
+    def _moving(self, state: Float[np.ndarray, "rows columns"]) -> Moving:
+        """How J's rows move at a state, and those that it leaves where they are."""
+        return Moving.of(state, self.data, self._pattern, self.frame.desk)
+
+    def _rows_at(self, state: Float[np.ndarray, "rows columns"], moving: Moving) -> Rows:
         """The rows at a state, as J needs them."""
-        leads, dim = self._leads, self.data.directions.shape[1]
-        matrices = pulls.matrices[:leads]
-        own = None if self._pattern.across is None else self._pattern.across[:leads]
-        if own is not None:  # twice, as in ``native/field.c``
-            matrices = own @ (own @ matrices)
-        first, second = state[:leads, :dim], state[:leads, dim:]
-        moved = np.concatenate(
-            [(matrices @ second[:, :, None])[..., 0], (first[:, None, :] @ matrices)[:, 0]], axis=1
-        ) - float(pulls.decay) * state[:leads]  # fmt: skip
-        bent = bends(state, self.data, self._pattern.side, float(pulls.level))
+        leads, across = self._leads, self._pattern.across
+        bent = bends(state, self.data, self._pattern.side, moving.level)
         return Rows(
-            first, second, self._pattern.side[:leads], own, matrices, float(pulls.decay), bent, moved.ravel()
+            state[:leads], self._pattern.side[:leads], None if across is None else across[:leads],
+            moving.matrices[:leads], moving.decay, bent, moving.velocity[:leads].ravel(),
         )  # fmt: skip
 
     # N at places
 
     @functools.cached_property
-    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Modes by entry of the folded rows, and entries by mode, as C reads them."""
-        return np.ascontiguousarray(self._modes), np.ascontiguousarray(self._modes.T)
-
-    @functools.cached_property
-    def _c(self) -> Any:
-        """For C, with nothing to judge by."""
-        arrays = (*self._entries, self.by_mode, _NONE, self.rates, self.force, self._start)
+    def c(self) -> Any:
+        """For C, with nothing to judge by before a length is tried."""
+        arrays = (self._modes, self._by_mode, self.by_mode, _NONE, self.rates, self.force, self._start)
         return _MODES(*map(address, arrays), self._noise, len(self.rates), len(self._modes), 0)
 
     def places(
@@ -211,7 +216,7 @@ class Modes:
         count, found = len(self.rates), np.empty((len(times), len(self.rates)))
         weights = np.empty(len(NODES) * count)
         engine().biasfree_places(
-            len(times), address(times), length, byref(self._c), address(bend), address(weights),
+            len(times), address(times), length, byref(self.c), address(bend), address(weights),
             address(found),
         )  # fmt: skip
         return found
@@ -222,7 +227,7 @@ class Modes:
         room = np.empty(len(self._modes)), np.empty(self._start.shape)
         self.evaluations += len(places)
         engine().biasfree_bend(
-            len(places), address(places), byref(self._c), byref(self.data.c), byref(self._pattern.c),
+            len(places), address(places), byref(self.c), byref(self.data.c), byref(self._pattern.c),
             byref(self.frame.desk.c), address(found), *map(address, room),
         )  # fmt: skip
         return found
@@ -231,10 +236,9 @@ class Modes:
         """The derivative of ``bent`` at several places."""
         states = np.repeat(self._start[None], len(places), axis=0)
         states[:, : self._leads] += (places @ self._modes.T).reshape(len(places), self._leads, self._columns)
-        pulls = pulls_of(states, self.data, self._pattern.side)
         self.evaluations += places.size
         self.algebra += float(places.size) ** 3 / 3
-        rows = [self._rows_at(state, pulls.take(n)) for n, state in enumerate(states)]
+        rows = [self._rows_at(state, self._moving(state)) for state in states]
         return np.stack([self._modes.T @ dense(each, self.data) @ self._modes for each in rows]) - np.diag(self.rates)
 
     def collocated(self, length: float, tolerances: Float[np.ndarray, "heavy"]) -> Collocated:
@@ -244,7 +248,7 @@ class Modes:
         sizes = points * count, points * len(NODES) * count, points * count, count, entries, each.size, self._start.size
         _room, begins = room(*sizes)
         solved = _SOLVED(address(bend), *begins, math.inf, math.inf, 0)
-        modes = self._c
+        modes = self.c
         modes.tolerances, modes.seen = address(each), each.size
         self._judged_by = each  # it must live: C reads it
         engine().biasfree_collocate(
@@ -254,9 +258,13 @@ class Modes:
         self.evaluations += solved.evaluations
         return Collocated(bend, solved.left, solved.error)
 
-    def fastest(self, length: float, bend: Float[np.ndarray, "7 modes"]) -> float:
-        """The largest rate at which something fades that can be seen in a step of some length, with these B."""
-        return engine().biasfree_fastest(length, byref(self._c), address(bend))
+
+def _eigenvectors(matrix: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n n"]]:
+    """Eigenvalues of a symmetric matrix, and its eigenvectors in rows; NumPy's eigh takes longer to call it."""
+    values, vectors, failed = lapack.dsyevd(matrix)
+    if failed:
+        raise np.linalg.LinAlgError("the eigenvalues of the flow's Jacobian were not found.")
+    return values, np.ascontiguousarray(vectors.T)
 
 
 _ITERATION = _RULES(address(FIT), TOP, SETTLED, _TURNS)

@@ -62,13 +62,6 @@ class Narrow(NamedTuple):
             span = np.insert(span, place, dim - 1)
         return Pattern(side, np.arange(len(side)), basis, span, none, np.zeros((0, dim)))
 
-    def wide(self, moved: Float[np.ndarray, "n rows narrow+outputs"], faded: Float[np.ndarray, "n"]) -> np.ndarray:
-        """What rows have moved by, as w sees it, where what stands for w⊥ has moved by ``faded``."""
-        if self.basis is None:
-            return moved
-        first = moved[..., : -self.data.outputs] @ self.basis.T + faded[:, None, None] * self.beside
-        return np.concatenate([first, moved[..., -self.data.outputs :]], axis=-1)
-
 
 def narrow_columns(data: Data) -> int:
     """Columns of rows in these coordinates."""

@@ -52,6 +52,9 @@ _REACH = 300.0
 # Steps until rest is looked for again where it was not found: so many, and one for so many so far. Bound on cost: looks
 # are at most a tenth of all steps, and a geometric series of them.
 _LOOK_AGAIN, _LOOK_PART = 5, 10
+_TREND = (
+    2.0  # most that steps which may be longer and longer are thought to grow by once more; chosen: errors are checked
+)
 _ENDLESS = 10  # chosen: times the time so far, what a run without an end must rest for
 _FIRST_LENGTH = 2  # chosen: times the least length that is worth it, the first that is tried; the error decides
 _AT_ONCE = 64  # times for which a way is computed together
@@ -92,7 +95,7 @@ class Late:
     def __init__(self, state: State, atol: float) -> None:
         """Nothing is stiff yet."""
         self.state, self._atol = state, atol
-        self._going, self._length, self._next, self._next_look = False, 0.0, 0, 1
+        self._going, self._length, self._allowed, self._next_look = False, 0.0, 0.0, 1
         self._seemed = 0
         self._folded: tuple[object, int] = None, 0  # rows that J is of, for a pattern
         self._frame: Frame | None = None  # of the last step
@@ -108,7 +111,7 @@ class Late:
         waits = self._going and state.plan.stop.converged
         due = (waits or pace.accepted >= self._next_look) and self._slow()
         steps = self._going or (
-            pace.stiff >= _STIFF and self._spent >= self._next and self._pays(until - state.time)
+            pace.stiff >= _STIFF and state.spent >= state.next_exponential and self._pays(until - state.time)
         )  # fmt: skip
         if not (due or steps):
             return None
@@ -203,7 +206,7 @@ class Late:
         rested = None if step.modes.force.any() else self._rested(until)  # nothing heavy moves by more than rounding
         if rested is not None:
             return rested
-        error = self._fitted(step, least, left)
+        error = self._fitted(step, least, left) if step.longest() >= least else math.inf
         arcs = self._drawn(step) if error <= 1 else None
         if arcs is None or step.reaches < least:
             self._give_up()
@@ -214,8 +217,7 @@ class Late:
             state.moved()
             self._give_up()
             return None
-        longer = min(_LONGER, _CAREFUL * max(error, _LEAST_ERROR) ** (-1 / ORDER))
-        self._going, self._length = True, step.length * longer
+        self._going, self._length = True, self._next_length(step, error)
         state.inadmissible = max(state.inadmissible, beyond)
         view, arrival = state.view(), step.reaches if event is None else event.time
         if event is not None and event.kind == "level":
@@ -296,11 +298,17 @@ class Late:
         pace.algebra += step.modes.algebra
         return error
 
+    def _next_length(self, step: LateStep, error: float) -> float:
+        """How long the next step may be: as this one, and more if this one might already be longer than the one before.
+
+        One that is too long costs a tenth of one that is taken, as J is known; not so by Newton's method.
+        """
+        allowed = step.length * max(error, _LEAST_ERROR) ** (-1 / ORDER)
+        trend = allowed / self._allowed if self._going and not step.solved else 0.0
+        self._allowed = allowed
+        return min(_LONGER * step.length, allowed * min(max(trend, _CAREFUL), _TREND))
+
     def _give_up(self) -> None:
         """Back to explicit steps for a while."""
-        self._going, self._next, self.state.pace.stiff = False, self._spent + _LATER, 0
-
-    @property
-    def _spent(self) -> int:
-        """Explicit steps so far, and events: one of these costs about as much (wide seed 8122 has 159 in a step)."""
-        return self.state.pace.accepted + len(self.state.noted)
+        state = self.state
+        self._going, state.next_exponential, state.pace.stiff = False, state.spent + _LATER, 0

@@ -66,12 +66,15 @@ class View:
             fade = np.exp(-self.decay * (times - self.since))
             neurons[:, self.still] = fade[:, None, None] * self.still_neurons
             energies = energies + 0.5 * self.decay * float(np.sum(self.still_neurons**2)) * (1 - fade**2)
-        levels = log_levels(states, self.active, self.data)
-        # −∞ is that of the rows: what merging leaves out may be all that is left of the neurons' loss.
-        levels = np.where(np.isneginf(levels), math.nan, levels)
+        levels = log_levels(states, self.active, self.data).tolist()
         return [
-            Point((each[:, :dim].copy(), np.ascontiguousarray(each[:, dim:].T)), energy, level)
-            for each, energy, level in zip(neurons, energies.tolist(), levels.tolist(), strict=True)
+            # −∞ is that of the rows: what merging leaves out may be all that is left of the neurons' loss.
+            Point(
+                (each[:, :dim].copy(), np.ascontiguousarray(each[:, dim:].T)),
+                energy,
+                math.nan if level == -math.inf else level,
+            )
+            for each, energy, level in zip(neurons, energies.tolist(), levels, strict=True)
         ]
 
 
@@ -88,6 +91,7 @@ class State:
         pace: how long steps are, and what they cost.
         inadmissible: the third gauge, see ``Trajectory.admissibility``.
         last_event: when a step was ended by one.
+        next_exponential: steps and events so far from which exponential steps are thought of.
     """
 
     def __init__(self, plan: Plan, neurons: Float[np.ndarray, "width columns"], data: Data, time: float, energy: float):
@@ -97,8 +101,9 @@ class State:
         self.carried, self.balance = Carried(neurons, data, plan.rtol), Balance(plan)
         self._still_since, self._shape = time, (0, 0, 0)
         self.limits = Limits(SAFETY * plan.rtol, _ABSOLUTE, 1.0)
-        self.inadmissible, self.last_event, self._flood = 0.0, time, 0
+        self.inadmissible, self.last_event, self._flood, self.next_exponential = 0.0, time, 0, 0
         self.noted: list[tuple[float, Noted]] = []
+        self._named = 0  # neurons of all that was noted
         # Errors of the energy are judged against the first loss; on the loss clock it is ln L that falls by it.
         if plan.clock == "time":
             self.limits = self.limits._replace(energy=math.exp(min(self.level, LARGEST_EXPONENT)))
@@ -156,7 +161,8 @@ class State:
         happened = zip(
             course.when.tolist(), course.rows.tolist(), course.lines.tolist(), course.kinds.tolist(), strict=True
         )
-        self.noted += [(began + time, Noted(members[row].members, line, kind)) for time, row, line, kind in happened]
+        for time, row, line, kind in happened:
+            self.note(began + time, [Noted(members[row].members, line, kind)])
 
     @property
     def is_finite(self) -> bool:
@@ -184,6 +190,16 @@ class State:
         return float(self.carried.pulls().level)
 
     @property
+    def spent(self) -> int:
+        """Explicit steps so far, and events: one of these costs about as much (wide seed 8122 has 159 in a step)."""
+        return self.pace.accepted + len(self.noted)
+
+    def until_exponential(self, least: int) -> int:
+        """Steps until exponential ones are thought of again; ``least`` where they are thought of now."""
+        left = self.next_exponential - self.spent
+        return left if left > 0 else least
+
+    @property
     def speed(self) -> float:
         """The largest entry of the velocity."""
         return float(np.abs(self.trial.stages[0]).max(initial=0.0))
@@ -195,7 +211,9 @@ class State:
 
     def note(self, time: float, noted: list[Noted]) -> None:
         """Something happened."""
-        self.noted += [(time, each) for each in noted]
+        for each in noted:
+            self.noted.append((time, each))
+            self._named += len(each.neurons)
 
     def after(self, event: Event | None, began: float) -> Status | None:
         """What follows from the event that ended a step, if one did; how the run ended, if it did."""
@@ -215,7 +233,7 @@ class State:
     @property
     def names_all(self) -> bool:
         """Whether the table of events has room for every neuron; if not, one stands for its group."""
-        return sum(len(noted.neurons) for _, noted in self.noted) <= _MOST_EVENTS
+        return self._named <= _MOST_EVENTS
 
     def events(self) -> Switches:
         """All that was noted."""
