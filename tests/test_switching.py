@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import biasfree as bf
 from biasfree import Network, theory
-from biasfree.switching import Runner, Settled, _neurons, from_zero, settle, still_rests
+from biasfree.switching import WORK, Runner, Settled, _neurons, from_zero, settle, still_rests
 from biasfree.switching._box import least_pull
 from biasfree.switching._compiled import solved
 from biasfree.switching._sums import first_zero
@@ -141,6 +141,23 @@ def test_the_first_zero_of_sums_of_exponentials_is_what_a_fine_grid_shows(seed):
         assert which == below.argmin()
         assert abs(np.exp(rates * found) @ parts[which]) <= 1e-11 * np.abs(parts[which] * np.exp(rates * found)).sum()
     assert first_zero(rates, parts, 0.5 * min(found, 10.0))[1] == -1
+
+
+@pytest.mark.parametrize("apart", [1e-6, 1e-9, 1e-13, 1e-15])
+@pytest.mark.parametrize("rest", [(0, 0, 0), (30, -1, 5)])
+def test_rates_that_are_almost_the_same_take_few_arcs(apart, rest):
+    """The sum falls after ln 2 over the difference of two rates: up to 10¹⁵ e-folds, once looked at one by one."""
+    rates, before = np.array([1 + apart, 1.0, 0.0, -1.0, -1.0]), WORK.arcs
+    time, which = first_zero(rates, np.array([[-1.0, 2.0, *rest]]), np.inf)
+    assert which == 0
+    assert time == pytest.approx(np.log(2) / (rates[0] - rates[1]), rel=1e-12)
+    assert WORK.arcs - before <= 30
+
+
+def test_a_sum_of_equal_rates_never_falls():
+    before = WORK.arcs
+    assert first_zero(np.array([1.0, 1.0, 0.0]), np.array([[-1.0, 2.0, 0.0], [-2.0, 3.0, 1.0]]), np.inf)[1] == -1
+    assert WORK.arcs - before <= 60
 
 
 def a_neuron_and_lines_in_a_plane(seed: int) -> tuple[np.ndarray, ...]:

@@ -40,7 +40,7 @@ _FUNCTIONS = {
         "parted(ppidp) quiet(ipdppdppp) real(pdidpppp) scan(pdddppdpp)"
     ),
     ctypes.c_double: (
-        "deep_error(iippppppdd) deep_level(ppp) first_zero(ppiidpppp) keep_balance(pppp) "
+        "deep_error(iippppppdd) deep_level(ppp) first_zero(ppiidppppp) keep_balance(pppp) "
         "moving(pppppp) pace_longest(pi) pace_step(pi)"
     ),
 }

@@ -1,13 +1,15 @@
 /* The first zero of sums of exponentials.
 
    Σ_j c_j e^{r_j t}, rates falling, stays positive for ever if its coefficients, added up from the largest rate down,
-   stay positive (summation by parts). Where they do not, a time without zeros follows from the value, the slope and a
-   bound on the second derivative. Times are halved until they are such, or until the sum can only fall within them: its
-   zero is then found by Newton's steps, held inside by halving. */
+   stay positive (summation by parts). Where they do not, it is taken in units of its leading term, Σ_j c_j e^{s_j t},
+   s_j = r_j − r_1 ≤ 0: a time without zeros follows from the value, the slope and a bound on the second derivative. Times
+   are halved until they are such, or until the sum can only fall within them: its zero is then found by Newton's steps,
+   held inside by halving. They are searched arc by arc; where rates are almost the same, a sum changes so slowly beside
+   its leading term that many arcs are passed at once. */
 
 #include "engine.h"
 
-/* E-folds of the fastest mode that are searched at once. Chosen: the bound on the second derivative is e times too
+/* E-folds of the fastest mode that are searched at once. Chosen: the bound on the second derivative is e² times too
    large at most, then. Were it larger, more halvings would be needed; were it smaller, there would be more arcs. */
 #define ARC 1.0
 #define SHORTEST 1e-13 /* part of an arc at which a zero is located; chosen: 450 times float64's rounding */
@@ -20,7 +22,8 @@ enum { OPEN = 64 };    /* halvings that are ever open at once: SHORTEST allows f
 
 /* One sum; one that begins at zero exactly is what it has grown by: where its terms cancel nothing else is right. */
 typedef struct {
-    const double *rates, *part;
+    const double *rates, *part; /* in units of the leading term: none grows */
+    double lead;                /* its rate */
     int64_t terms;
     int at_zero;
 } Sum;
@@ -61,8 +64,8 @@ static double zero_within(const Sum *sum, double arc) {
     for (int64_t j = 0; j < sum->terms; j++) {
         double size = fabs(sum->part[j]), rate = sum->rates[j];
         noise += BEGUN * size;
-        flat += BEGUN * fabs(rate) * size;
-        curved += rate * rate * size * exp(rate > 0 ? rate * arc : 0.0);
+        flat += BEGUN * fabs(rate + sum->lead) * size;
+        curved += rate * rate * size;
     }
     int count = 1;
     begins[0] = 0.0, ends[0] = arc;
@@ -73,9 +76,10 @@ static double zero_within(const Sum *sum, double arc) {
         if (sum->at_zero && begin == 0) value = slope >= -flat ? 0.0 : -noise;
         if (value < -noise || (value < 0 && slope < 0)) return begin;
         double ahead = value_at(sum, end), least = value < ahead ? value : ahead;
-        /* A curve is at most an eighth of this below its chord, half of it below its tangent. */
+        /* A curve is at most an eighth of this below its chord, half of it below its tangent. Where that is rounding,
+           there is no more to see between two ends that are not below zero. */
         double bent = curved * length * length;
-        if (ahead >= 0 && (least >= 0.125 * bent || value + slope * length >= 0.5 * bent)) continue;
+        if (ahead >= 0 && (least >= 0.125 * bent || value + slope * length >= 0.5 * bent || bent <= noise)) continue;
         if (ahead < -noise && value > noise && slope + curved * length < 0)
             return falling(sum, begin, end, SHORTEST * arc);
         double middle = 0.5 * (begin + end);
@@ -90,51 +94,68 @@ static double zero_within(const Sum *sum, double arc) {
     return INFINITY;
 }
 
+/* A sum as it is at some time, in units of its leading term there; only ratios matter. */
+typedef struct {
+    double value, size;
+    double lead;  /* rate of that term */
+    double least; /* of its coefficients, added up from the largest rate down */
+    double safe;  /* how long it stays above zero at least, or as close to it as rounding is */
+} Standing;
+
+/* Σ_j c_j e^{s_j t} changes no faster than all |s_j c_j| e^{s_j t} together, which only fall: where rates are almost the
+   same, that is next to nothing. Its terms now and their s go to `part`, (2, terms). */
+static Standing stands(const double *rates, const double *parts, int64_t terms, double time, double *part) {
+    Standing now = {0.0, 0.0, rates[0], INFINITY, INFINITY};
+    double slope = 0.0;
+    int64_t first = 0;
+    while (first < terms - 1 && parts[first] == 0.0) first++;
+    now.lead = rates[first];
+    for (int64_t j = 0; j < terms; j++) {
+        part[terms + j] = parts[j] == 0.0 ? 0.0 : rates[j] - now.lead;
+        part[j] = parts[j] == 0.0 ? 0.0 : parts[j] * exp(part[terms + j] * time);
+        now.value += part[j];
+        now.size += fabs(part[j]);
+        slope += fabs(part[terms + j] * part[j]);
+        if (now.value < now.least) now.least = now.value;
+    }
+    const double noise = BEGUN * now.size;
+    if (slope > 0.0) now.safe = largest(now.value - noise, noise) / slope;
+    return now;
+}
+
 /* When one of some sums, which begin at or above zero, first falls below it, and which: −1 if none does within `room`;
    the time is then infinite if none ever does. A sum that begins at zero, up to rounding, begins there exactly. `part`
-   (terms), `alive` and `begun` (sums) are room to work in. */
+   (2, terms), `alive` and `begun` (sums) are room to work in; the number of arcs is added to `arcs`. */
 PUBLIC double biasfree_first_zero(
     const double *rates, const double *parts, int64_t sums, int64_t terms, double room, double *part, uint8_t *alive,
-    uint8_t *begun, int64_t *which) {
+    uint8_t *begun, int64_t *which, int64_t *arcs) {
+    const double fastest = rates[0];
+    double time = 0.0;
     *which = -1;
     for (int64_t i = 0; i < sums; i++) {
-        double size = 0.0, total = 0.0;
-        for (int64_t j = 0; j < terms; j++) {
-            size += fabs(parts[i * terms + j]);
-            total += parts[i * terms + j];
-        }
-        alive[i] = size > 0, begun[i] = fabs(total) <= BEGUN * size;
+        const Standing now = stands(rates, parts + i * terms, terms, 0.0, part);
+        alive[i] = now.size > 0, begun[i] = fabs(now.value) <= BEGUN * now.size;
     }
-    double time = 0.0, fastest = rates[0];
-    for (;;) {
-        double arc = fastest > 0 ? ARC / fastest : 0.0, found = INFINITY;
-        int left = 0;
+    for (;; ++*arcs) {
+        double arc = fastest > 0 ? ARC / fastest : 0.0, found = INFINITY, safe = INFINITY;
         if (arc > room - time) arc = room - time;
-        *which = -1;
         for (int64_t i = 0; i < sums; i++) {
             if (!alive[i]) continue;
-            double total = 0.0, size = 0.0, least = INFINITY;
-            for (int64_t j = 0; j < terms; j++) {
-                part[j] = parts[i * terms + j] * exp((rates[j] - fastest) * time); /* only ratios matter */
-                total += part[j];
-                size += fabs(part[j]);
-                if (total < least) least = total;
-            }
+            const Standing now = stands(rates, parts + i * terms, terms, time, part);
+            const double noise = BEGUN * now.size;
             /* Positive from here on; rounding of a sum that begins at zero is none. */
-            alive[i] = least + (begun[i] ? BEGUN * size : 0.0) < 0;
+            alive[i] = now.least + (begun[i] ? noise : 0.0) < 0;
             if (!alive[i]) continue;
-            left = 1;
-            if (time >= room || fastest == 0) continue;
-            Sum sum = {rates, part, terms, begun[i] && time == 0};
+            if (now.safe < safe) safe = now.safe;
+            if (time >= room || fastest == 0 || (now.safe > arc && now.value > 2.0 * noise)) continue;
+            const Sum sum = {part + terms, part, now.lead, terms, begun[i] && time == 0};
             double zero = zero_within(&sum, arc);
             if (zero < found) found = zero, *which = i;
         }
-        if (!left || fastest == 0) {
-            *which = -1;
-            return INFINITY;
-        }
-        if (time >= room) return room;
         if (found <= arc) return time + found;
-        time += arc;
+        *which = -1;
+        if (safe == INFINITY || fastest == 0) return INFINITY; /* no sum is left, or none that changes */
+        if (time >= room) return room;
+        time += largest(arc, smallest(safe, room - time));
     }
 }

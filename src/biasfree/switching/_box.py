@@ -18,6 +18,7 @@ class _Work(threading.local):
     """What was done in a thread so far, for those who count it."""
 
     def __init__(self) -> None:
+        self.arcs = 0  # e-folds or more, in which sums of exponentials were looked at (``_sums``)
         self.solved = 0  # systems of equations: most of what a decision costs on many lines
 
 

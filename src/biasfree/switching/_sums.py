@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from biasfree.native import address, library
+from biasfree.switching._box import WORK
 
 
 def first_zero(
@@ -29,9 +30,11 @@ def first_zero(
     (1.386294361, 1)
     """
     rates, parts = np.ascontiguousarray(rates, dtype=float), np.ascontiguousarray(parts, dtype=float)
-    part, flags, which = np.empty(len(rates)), np.empty((2, len(parts)), dtype=np.uint8), c_int64()
+    part, flags = np.empty(2 * len(rates)), np.empty((2, len(parts)), dtype=np.uint8)
+    which, arcs = c_int64(), c_int64()
     time = library().biasfree_first_zero(
         address(rates), address(parts), len(parts), len(rates), room, address(part), address(flags[0], np.uint8),
-        address(flags[1], np.uint8), byref(which),
+        address(flags[1], np.uint8), byref(which), byref(arcs),
     )  # fmt: skip
+    WORK.arcs += 1 + arcs.value
     return time, which.value

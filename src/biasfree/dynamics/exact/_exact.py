@@ -15,6 +15,7 @@ from biasfree.dynamics.exact._data import by_line, by_moments
 from biasfree.dynamics.exact._early import Early, early_phase, spectral_norm
 from biasfree.dynamics.exact._explicit import Explicit
 from biasfree.dynamics.exact._field import pulls_of
+from biasfree.dynamics.exact._methods import NODES
 from biasfree.dynamics.exact._rest import Late
 from biasfree.dynamics.exact._state import State
 from biasfree.lines import Lines, lines
@@ -24,6 +25,8 @@ _UNRESOLVED = -1e9  # bound: beyond this ln L margins are known to 1e-7 at best,
 # What pieces, events and multiplications cost, in units of ``dynamics._work``: fitted to 44 runs of wide problems.
 _PIECE, _PIECES = 2000.0, {How.BETWEEN_EVENTS: 800.0, How.EXPONENTIAL: 5000.0, How.LANCZOS: 5000.0}
 _EVENT, _DECIDED, _PRODUCT, _ALGEBRA = 400.0, 1000.0, 0.006, 3e-5
+_LOOKED = 60.0  # arcs in which a negligible neuron of several outputs is looked for its next line (measured)
+_ARC = 40.0  # of an exponential step, besides its velocities: light rows take up to 300 (measured)
 _SOLVED = 80.0  # systems of equations: by them neurons at rest at w = 0 are asked after every step (wide seed 9800)
 _SMALL = 500  # lines × neurons up to which explicit steps go through the early phase too: few enough to take one by one
 
@@ -56,7 +59,7 @@ class Exact:
     def counts(self) -> Counts:
         """What it has cost so far."""
         if self._state is None:
-            return Counts(0, 0)
+            return Counts(0, 0, work=self._work)
         pace = self._state.pace
         return Counts(
             pace.evaluations, pace.accepted, pace.rejected, smallest_step=pace.smallest,
@@ -99,7 +102,9 @@ class Exact:
         data = by_line(grouped, plan.dataset, slope, plan.loss, plan.clock, plan.weight_decay)
         zero = math.exp(float(pulls_of(np.zeros((0, neurons.shape[1])), data, np.zeros((0, len(grouped)))).level))
         scale = zero if plan.clock == "loss" else 1.0
+        looked = WORK.arcs
         early = self._early(neurons, grouped, slope, scale)
+        self._work += _LOOKED * (WORK.arcs - looked)
         if early is not None:
             self._early_events = early.events.shifted(began)
             neurons, energy, time = early.at(early.time), early.energy(early.time), min(began + early.time, plan.until)
@@ -147,26 +152,32 @@ class Exact:
 
 
 class _Done(NamedTuple):
-    """What has been done so far; events that were not plain were ``decided``, systems of equations ``solved``."""
+    """What has been done so far.
+
+    Events that were not plain were ``decided``, systems of equations ``solved``, and exponential steps are ``arcs``.
+    """
 
     evaluations: float
     multiplications: float
     events: float
     decided: float
     solved: float
+    arcs: float
 
 
 def _done(state: State) -> _Done:
     pace = state.pace
-    return _Done(pace.evaluations, pace.algebra, len(state.noted), pace.decided, WORK.solved)
+    return _Done(pace.evaluations, pace.algebra, len(state.noted), pace.decided, WORK.solved, pace.arcs)
 
 
 def _worked(piece: Piece, state: State, before: _Done) -> float:
     """What a piece has cost, in units of ``dynamics._work``."""
     done = _Done(*(new - old for new, old in zip(_done(state), before, strict=True)))
     return (
-        _PIECES.get(How(piece.how), _PIECE) + _PRODUCT * state.products * done.evaluations
-        + _ALGEBRA * done.multiplications + _EVENT * done.events + _DECIDED * done.decided + _SOLVED * done.solved
+        _PIECES.get(How(piece.how), _PIECE)
+        + _PRODUCT * state.products * (done.evaluations + len(NODES) * done.arcs)
+        + _ALGEBRA * done.multiplications + _EVENT * done.events + _DECIDED * done.decided
+        + _SOLVED * done.solved + _ARC * done.arcs
     )  # fmt: skip
 
 

@@ -73,8 +73,10 @@ def are_heavy(z: Float[np.ndarray, "active columns"], light: float) -> Bool[np.n
     return np.asarray(squares > light * squares.sum())
 
 
-def _sizes(matrices: Float[np.ndarray, "n dim outputs"]) -> Float[np.ndarray, "n"]:
-    """√Σ of the squares of each."""
+def _strongest(matrices: Float[np.ndarray, "n dim outputs"]) -> Float[np.ndarray, "n"]:
+    """The largest singular value of each: no row that M pulls grows faster."""
+    if matrices.shape[2] > 1:
+        return np.asarray(np.linalg.svd(matrices, compute_uv=False)[:, 0])
     return np.sqrt(np.einsum("nij,nij->n", matrices, matrices))
 
 
@@ -98,6 +100,7 @@ class LateStep:
         self.riding = np.concatenate([lighter, np.arange(active, len(z))])
         self.modes = Modes(z, data, pattern, self.heavy, lighter, light, frame)
         self.length, self.reaches, self._ways = 0.0, 0.0, Arcs(_NONE, _NONE, np.zeros((0, len(NODES), *z.shape)))
+        self.drawn = 0  # arcs of the last way, taken or not
         self._end, self._energies = z, np.zeros((0, len(NODES)))
         self.bend, self._tolerances = np.zeros((len(POWERS), len(self.modes.rates))), np.zeros(len(self.heavy))
         self._growth = _LIGHT_GROWTH
@@ -163,7 +166,7 @@ class LateStep:
         moved = horizon * phis(horizon * self.modes.rates, 1)[0] * self.modes.force
         if not np.linalg.norm(moved) <= rtol * np.linalg.norm(self.z):
             return False
-        growth = _sizes(self._light_pulls()) - self.modes.decay
+        growth = _strongest(self._light_pulls()) - self.modes.decay
         self.length = horizon
         return bool(max(growth.max(initial=0.0), self.modes.seen_growth()) * horizon <= _GROWS)
 
@@ -207,7 +210,7 @@ class LateStep:
         kept = engine().biasfree_arcs(byref(way), byref(modes.c), byref(riders), byref(drawn), *here)
         begins = np.concatenate([_BEGIN, ends[:-1]])
         self._ways = Arcs(begins[:kept], ends[:kept], curves[:kept])
-        self.reaches = float(ends[kept - 1]) if kept else 0.0
+        self.reaches, self.drawn = float(ends[kept - 1]) if kept else 0.0, arcs
         self._end, self._energies = states[kept * len(NODES) - 1], energies[:kept]
         return self._ways
 

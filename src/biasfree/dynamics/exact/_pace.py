@@ -30,6 +30,7 @@ class Pace(ctypes.Structure):
         accepted, rejected, evaluations: so far.
         decided: events of rows alone, in Python.
         algebra: multiplications of what exponential steps decompose and solve.
+        arcs: of exponential steps, which are drawn and searched one by one.
     """
 
     long: float
@@ -50,7 +51,7 @@ class Pace(ctypes.Structure):
     def __init__(self, long: float) -> None:
         """Nothing is known but the first step."""
         super().__init__(long=long, gap=np.inf, smallest=np.inf)
-        self.decided, self.algebra = 0, 0.0
+        self.decided, self.algebra, self.arcs = 0, 0.0, 0
 
     def method(self) -> Method:
         """The method that goes further per evaluation."""

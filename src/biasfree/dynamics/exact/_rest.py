@@ -10,7 +10,7 @@ from biasfree.dynamics import _status, _stops
 from biasfree.dynamics._pieces import How, Piece, Point
 from biasfree.dynamics.exact import _cells as cells
 from biasfree.dynamics.exact._chain import Wanted, chained, may_chain
-from biasfree.dynamics.exact._events import polished, search
+from biasfree.dynamics.exact._events import Arcs, polished, search
 from biasfree.dynamics.exact._late import GROWTH, ORDER, LateStep, are_heavy
 from biasfree.dynamics.exact._modes import LARGEST, Frame
 from biasfree.dynamics.exact._narrow import narrow_columns
@@ -175,7 +175,7 @@ class Late:
         # The square of what moves is the error of a linearisation.
         if not step.rests(length, math.sqrt(_RESTED * plan.rtol)):
             return None
-        arcs = step.arcs()
+        arcs = self._drawn(step)
         if (
             not arcs
             or search(arcs, now.data, now.pattern, plan.stop.level, now.radius(), state.limits.rtol).event is not None
@@ -214,7 +214,7 @@ class Late:
             step = self._linearised()  # it is used up
         self._not_chained = False
         error = self._fitted(step, least, left) if step.longest() >= least else math.inf
-        arcs = step.arcs() if error <= 1 else None
+        arcs = self._drawn(step) if error <= 1 else None
         if arcs is None or step.reaches < least:
             self._give_up()
             return None
@@ -273,6 +273,7 @@ class Late:
         pace.accepted, pace.rejected = pace.accepted + len(stops), pace.rejected + course.rejected
         pace.evaluations += course.evaluations
         pace.algebra += step.modes.algebra * len(stops)
+        pace.arcs += len(steps.curves)
         now.z, state.energy = course.z, course.energy
         state.time = until if stops[-1] >= until - began else began + stops[-1]
         state.after(None, began)
@@ -288,6 +289,12 @@ class Late:
         return Piece(
             began, state.time, lambda time: several([time])[0], How.EXPONENTIAL, len(ends), ends=ends, several=several
         )
+
+    def _drawn(self, step: LateStep) -> Arcs:
+        """The way of a step, which is counted."""
+        arcs = step.arcs()
+        self.state.pace.arcs += step.drawn
+        return arcs
 
     def _linearised(self) -> LateStep:
         """The flow from here; what depends on the pattern alone is kept."""
