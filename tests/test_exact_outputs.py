@@ -272,3 +272,30 @@ def test_targets_that_are_no_classes_are_refused(targets, words):
         bf.gradient_flow(
             Network.init([1, 2, 2], 0.0, 0.1, seed=0), Dataset([[1.0], [2.0]], targets), loss="cross-entropy", until=1.0
         )
+
+
+def parted_by_a_line(angle: float, slowed: float, rtol: float, lines: int) -> tuple[np.ndarray, bf.Trajectory]:
+    """Five neurons that are parallel but for an angle cross a line beyond which all are slowed; how far they are from
+    the second one at the end, in units of that angle. More lines, which they do not meet, make a step cost more."""
+    directions = np.concatenate([[0.0, np.arctan2(0.8, 0.6)], np.linspace(0.2, 1.2, lines)])
+    inputs = np.column_stack([np.cos(directions), np.sin(directions)])
+    second, targets = np.array([1.0, 0.5]), np.zeros((len(inputs), 2))
+    targets[:2] = 2 * len(inputs) * np.outer([-0.6 * slowed, 1.0], second)
+    tilts = np.array([-1.0, 0.1, 1.0, 0.5, 0.3])
+    first = 1e-2 * np.column_stack([angle * tilts - 0.1, np.ones(5)])
+    start = Network([first, 1e-2 * np.outer(second / np.linalg.norm(second), np.ones(5))], 0.0)
+    run = bf.gradient_flow(start, Dataset(inputs, targets), until=0.4, rtol=rtol, save=1, method="exact")
+    ends = np.column_stack([run.weights[0][-1], run.weights[1][-1].T])
+    return (ends - ends[1]) / angle, run
+
+
+@pytest.mark.parametrize("lines", [0, 600])
+@pytest.mark.parametrize("rtol", [1e-6, 1e-8, 1e-10])
+@pytest.mark.parametrize("slowed", [0.9, 0.97, 0.99])
+def test_neurons_that_cross_a_line_as_one_and_go_on_slowly_keep_their_differences(slowed, rtol, lines):
+    # Small differences obey a linear equation: in units of the angle they are those of neurons that nothing merges.
+    truth, _ = parted_by_a_line(1e-4, slowed, 1e-12, lines)
+    for part in (0.03, 0.1, 0.2, 0.5, 0.9):  # of the angle within which neurons are merged
+        found, run = parted_by_a_line(part * np.sqrt(rtol / 10), slowed, rtol, lines)
+        np.testing.assert_allclose(found, truth, rtol=0, atol=3e-3 * np.abs(truth).max())
+        assert sorted(run.events.neurons[run.events.kinds == "cross"].tolist()) == [0, 1, 2, 3, 4]

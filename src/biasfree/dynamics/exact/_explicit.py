@@ -73,7 +73,7 @@ class Explicit:
                 return self._failed(taken)
             steps, how, met = taken.steps, self._how(taken.order), taken.met
             now.z, state.energy = steps.curves[-1, 0].copy(), float(steps.energies[-1, 0])
-            if not now.split(met.pairs, now.radius(), state.pace.long):
+            if not now.split(np.column_stack([*met.pairs.T, met.times]), now.radius(), state.pace.long):
                 break
             state.moved()
             # What was parted must not be merged again at once.
