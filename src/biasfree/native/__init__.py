@@ -36,7 +36,7 @@ _FUNCTIONS = {
         "wide_levels(ppipp) wide_velocity(ppipppp)"
     ),
     ctypes.c_int64: (
-        "jacobian(ppppp) kicks(pppppppp) leave_zero(pppi) pace_method(pp) parted(ppidp) quiet(ipdppdppp) "
+        "jacobian(ppppp) kicks(pppppppp) leans(ppi) leave_zero(pppi) pace_method(pp) parted(ppidp) quiet(ipdppdppp) "
         "real(pdidpppp) ride(ppppp) scan(pdddppdpp)"
     ),
     ctypes.c_double: (

@@ -32,6 +32,7 @@ _BEARS = 0.1  # part of a group's largest angle that lines may drive its neurons
 _HOPE = 1.0  # times that angle, how far rows may be apart of which neurons may merge; chosen
 _PARTS = 8  # groups that one is parted into; chosen: what is too large still is parted again
 _VANISHES = 1e-280  # bound: products of two such are no numbers any more; as VANISHED in native/light.c
+_NOBODY = np.zeros(0, dtype=np.int64)
 _DEAD = 3e-4  # part of rtol at which an even part is gone; chosen: a thousand such steps change less than rtol
 
 
@@ -220,9 +221,29 @@ class Carried:
 
     def parted(self) -> bool:
         """Whether the differences within a group have outgrown it."""
-        z, squares = address(self.z), np.empty(self.active)
-        apart = engine().biasfree_parted(z, byref(self.pattern.c), self.z.shape[1], self.outgrown, address(squares))
-        return bool(apart)
+        return bool(self._torn().size)
+
+    def _torn(self) -> Int[np.ndarray, "some"]:
+        """Groups that their differences have outgrown."""
+        squares = np.zeros(self.active)
+        engine().biasfree_parted(
+            address(self.z), byref(self.pattern.c), self.z.shape[1], self.outgrown, address(squares)
+        )
+        return np.flatnonzero(squares > self.outgrown)
+
+    def straighten(self) -> bool:
+        """Have differences within groups lie across their rows again if some hardly do; whether any was.
+
+        As a group grows along one direction its differences turn there too. What is left of them across it, of which
+        all hangs that may grow later, would keep fewer and fewer of their digits. With one output a group has to fade
+        before differences can grow within it (``_balance``); with several it may stay as it is.
+        """
+        if self.linear or self.data.outputs == 1 or not len(self.groups.owner):
+            return False
+        if not engine().biasfree_leans(address(self.z), byref(self.pattern.c), self.z.shape[1]):
+            return False
+        self.groups, self.z = self.groups.straightened(self.z)
+        return True
 
     def apart(self) -> Float[np.ndarray, "2 passive"]:
         """How far apart the neurons of groups are, see ``Merged``; there are no passive rows where no line matters."""
@@ -336,7 +357,8 @@ class Carried:
                 home[some] = index
             home = home[[group.members[0] for group in self.groups.groups]][row_of[self.riders]]
             members = [np.concatenate([some, self.riders[home == index]]) for index, some in enumerate(members)]
-        groups, leaders = self.groups.changed(neurons, members, self.z, most is None)
+        torn = self._torn() if most is None else _NOBODY
+        groups, leaders = self.groups.changed(neurons, members, self.z, torn)
         new = [n for n, group in enumerate(groups.groups) if group is not self.groups.groups[leaders[n]]]
         self._take(groups, self.pattern, leaders)
         if most is None:

@@ -22,6 +22,9 @@ from biasfree.dynamics.exact._travel import Wanted, travel
 
 _MERGE_EVERY, _MERGE_SOON, _MERGE_LATER = 25, 4, 50  # steps between looks for parallel neurons: a look costs a few
 _MERGE_SMALL = 60  # and where a step is a matter of microseconds: there a look costs thirty (measured)
+# And with several outputs, where all may hang on differences between parallel neurons. Chosen: they fall by an e-fold
+# or two in a step, and keep some nine of their digits where they are merged by then.
+_MERGE_SEVERAL = 8
 _WORTH_MERGING = 1 / 4  # of the groups that merging must save there: it costs a hundred steps
 _MERGE_SELDOM = 400  # and at most where groups have been parted; chosen: cost alone
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
@@ -245,14 +248,17 @@ class Explicit:
             now.regroup()
             state.moved()
             return
+        if now.straighten():
+            state.moved()
         if pace.accepted - self._merged_at >= self._merge_wait:
             self._merged_at = pace.accepted
             if self._symmetric and not now.linear and now.even_part_is_gone():
                 state.restart(by_moments(state.plan.dataset, state.plan.weight_decay, now.data.a))
                 return
             before = now.z
-            soon = now.merge(_WORTH_MERGING if self.state.is_small else 0.0) or now.riders.size
-            later = max(self._merge_wait, min(2 * self._merge_wait, _MERGE_LATER))
+            worth = _WORTH_MERGING if self.state.is_small and now.data.outputs == 1 else 0.0
+            soon, most = now.merge(worth) or now.riders.size, _MERGE_LATER if now.data.outputs == 1 else 0
+            later = max(self._merge_wait, min(2 * self._merge_wait, most))
             self._merge_wait = self._soonest_merge if soon else later
             if now.z is not before:
                 state.moved()
@@ -262,6 +268,8 @@ class Explicit:
         now = self.state.carried
         if len(now.groups.groups) > _MANY_GROUPS or now.riders.size:
             return _MERGE_SOON
+        if now.data.outputs > 1:
+            return _MERGE_SEVERAL
         return _MERGE_SMALL if self.state.is_small else _MERGE_EVERY
 
 

@@ -231,6 +231,7 @@ class Late:
             self._give_up()  # what only seems to happen will seem so again: explicit steps tell
         if now.parted():
             now.regroup()
+        now.straighten()
         state.balance.part(now)
         state.moved()
         if not math.isfinite(state.size):
