@@ -138,8 +138,15 @@ static int holds(const Room *room, const Course *course, int64_t crossings) {
         for (int64_t j = 0; j < dim; j++) speed = largest(speed, fabs(moving[j]));
         if (speed * pace <= BLUR * extent) continue; /* dead neurons stay on the line they have crossed last */
         const double side = pattern->side[h * lines + line], speed_across = along(data, moving, line);
-        /* What has just crossed, and moves on, has all been added to its differences already (_parting.py). */
-        if (met[2] > 1.0 && side * speed_across > 0.0 && side * along(data, z, line) <= radius) continue;
+        double differ = 0.0;
+        for (int64_t row = pattern->active; row < pattern->rows; row++) {
+            if (pattern->owner[row] != h) continue;
+            pull_of(room, start + row * columns, h, moving);
+            differ += room->apart->spread[row - pattern->active] * fabs(along(data, moving, line));
+        }
+        /* What has just crossed, and moves on with all its neurons, has all been added to its differences already
+           (_parting.py). */
+        if (met[2] > 1.0 && side * speed_across > differ && side * along(data, z, line) <= radius) continue;
         const double lasts = 2.0 * radius / fabs(speed_across);
         if (lasts <= SOON * pace && kick * lasts * lasts <= SOON * course->rtol * extent * pace) continue;
         room->record->strain[h] += kick * pace / extent;

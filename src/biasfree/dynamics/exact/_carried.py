@@ -266,7 +266,8 @@ class Carried:
         if not len(near):
             return False
         rows, lines = near[:, :2].astype(np.int64).T
-        strained = strains(self.z, self.pattern, self.data, self.pulls(), near, radius, pace, self.rtol)
+        spread, pulls = self.apart()[0], self.pulls()
+        strained = strains(self.z, self.pattern, self.data, pulls, near, radius, spread, pace, self.rtol)
         self.strain += np.bincount(rows, strained, minlength=self.active)
         torn = (strained > 0) & (self.strain[rows] > _BEARS * self.tolerance)
         if not torn.any():

@@ -6,8 +6,8 @@ its row crosses: a neuron whose w is δ off the row's will cross, or has crossed
 (``_sliding``). So until the last one has crossed, some are carried behind the line, on a side where they are not yet:
 all is right to first order, as long as they stay together. Two things follow.
 
-- A group that has just crossed and moves on is not torn by that line: its neurons cross it one by one, but all that
-  this does to them has been added already. To part them now would add it twice.
+- A group that has just crossed and moves on, all of it, is not torn by that line: its neurons cross it one by one, but
+  all that this does to them has been added already. To part them now would add it twice.
 - Where neurons of such a group part for another reason, each is put where it really is: back by the velocity that it
   was carried with, to the moment when it meets the line, and from there by that of the other side. That is the same
   formula again, with the two sides exchanged. It holds too for neurons that are ahead of a group which has not crossed.
@@ -32,6 +32,7 @@ def strains(
     pulls: Pulls,
     near: Float[np.ndarray, "some 3"],
     radius: Float[np.ndarray, "active"],
+    spread: Float[np.ndarray, "passive"],
     pace: float,
     rtol: float,
 ) -> Float[np.ndarray, "some"]:
@@ -43,7 +44,8 @@ def strains(
     """
     dim = data.directions.shape[1]
     rows, lines = near[:, :2].astype(np.int64).T
-    d, w, ways = data.directions[lines], z[rows, :dim], velocity(z, pulls, pattern)[rows, :dim]
+    d, w, every = data.directions[lines], z[rows, :dim], velocity(z, pulls, pattern)[:, :dim]
+    ways, active = every[rows], len(pattern.side)
     across, size = np.sum(ways * d, axis=1), np.abs(w).max(axis=1)
     kick = 2 * np.abs(np.einsum("nk,kn->n", z[rows, dim:], pulls.q[:, lines]))
     with np.errstate(divide="ignore"):
@@ -51,9 +53,11 @@ def strains(
     soon = (lasts <= _SOON * pace) & (kick * lasts * lasts <= _SOON * rtol * size * pace)
     # Dead neurons stay on the line they have crossed last.
     unharmed = soon | (np.abs(ways).max(axis=1) * pace <= ON_A_LINE * size)
-    # What is within reach of a line, moves away from it and does not come back in the step has just crossed it.
-    side = pattern.side[rows, lines]
-    passed = (side * across > 0) & (side * np.sum(w * d, axis=1) <= radius[rows]) & (near[:, 2] > 1)
+    # What is within reach of a line, moves away from it with all its neurons and does not come back in the step has
+    # just crossed it. A light neuron may turn back though its group does not.
+    side, owned = pattern.side[rows, lines], pattern.owner[active:, None] == rows
+    leads = side * across > np.sum(np.where(owned, spread[:, None] * np.abs(every[active:] @ d.T), 0.0), axis=0)
+    passed = leads & (side * np.sum(w * d, axis=1) <= radius[rows]) & (near[:, 2] > 1)
     return np.where(unharmed | passed, 0.0, kick * pace / size)
 
 
