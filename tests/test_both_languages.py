@@ -25,6 +25,7 @@ from biasfree.dynamics.exact import (
     _kernels,
     _kicks,
     _methods,
+    _parting,
     _rest,
     _sliding,
     _travel,
@@ -155,8 +156,8 @@ NAMED: dict[str, dict[str, float]] = {
     "march.c": {"SHORT_ORDER": _methods.ORDER_5.order},
     "travel.h": {"NO_V": _sliding._VANISHED, "NO_W": _sliding._NO_W, "LAST": _sliding._LAST, "UNFELT": _alone._UNFELT},
     "travel.c": {"ELSE": _travel._NOT_PLAIN, "AT_ZERO": _travel._AT_ZERO, "SLOW": _rest._SLOW},
-    "happen.c": {"TOGETHER": _events._TOGETHER, "SOON": _carried._SOON, "BEARS": _carried._BEARS},
-    "decide.c": {"BRIEF": _sliding._BRIEF},
+    "happen.c": {"TOGETHER": _events._TOGETHER, "SOON": _parting._SOON, "BEARS": _carried._BEARS},
+    "decide.c": {"BRIEF": _sliding.BRIEF},
     "follow.c": {
         "FINISHED": _compiled.DONE, "MET": _compiled.MET, "FULL": _compiled.FULL, "NO_SECOND": switching.NO_SECOND,
     },

@@ -149,7 +149,7 @@ class TestScan:
         arcs = Arcs(np.array([0.0, 1.0]), np.array([1.0, 2.0]), np.stack(near))
         found = search(arcs, data, pattern, -np.inf, np.array([0.1]))
         assert found.event is None
-        lines_near = [int(np.argmax(data.directions[line])) for _, line in found.near]
+        lines_near = [int(np.argmax(data.directions[int(line)])) for _, line, _ in found.near]
         assert lines_near == [1, 0]
 
     def test_arcs_are_searched_in_order_and_lines_met_together_are_named_together(self) -> None:
@@ -358,7 +358,7 @@ class TestSplitting:
         line = int(np.argmax(np.abs(carried.data.directions[:, 0])))
         found = carried.pulls()
         assert float(carried.z[0, 2:] @ found.q[:, line]) > 0  # repelling
-        assert carried.split(np.array([[0, line]]), carried.radius(), 10.0) is splits
+        assert carried.split(np.array([[0, line, 0.5]]), carried.radius(), 10.0) is splits
         assert carried.active == (2 if splits else 1)
         np.testing.assert_allclose(carried.groups.restored(carried.z), middle, atol=1e-15)
         assert np.abs(before - middle).max() > 1e-5
@@ -368,8 +368,27 @@ class TestSplitting:
     def test_single_neurons_and_weak_lines_are_left_alone(self) -> None:
         carried = self.carried(1e-9)
         line = int(np.argmax(np.abs(carried.data.directions[:, 0])))
-        assert not carried.split(np.array([[0, line]]), np.zeros(1), 10.0)
-        assert not carried.split(np.array([[0, line]]), carried.radius(), 1e-9)  # over before they are driven apart
+        assert not carried.split(np.array([[0, line, 3.0]]), np.zeros(1), 10.0)
+        # Over before they are driven apart.
+        assert not carried.split(np.array([[0, line, 3.0]]), carried.radius(), 1e-9)
+
+    def test_one_that_goes_by_itself_before_it_has_crossed_is_where_it_was(self) -> None:
+        carried = self.carried(-3.0)
+        carried.z[0, 0] -= 1.05e-4 * np.sqrt(2)
+        before = carried.groups.restored(carried.z)
+        line = int(np.argmax(np.abs(carried.data.directions[:, 0])))
+        old = carried.pulls()
+        behind = int(np.argmax(before[:, :2] @ carried.data.directions[line] * carried.pattern.side[0, line]))
+        side = carried.pattern.side[0, line]
+        assert [each.kind for each in carried.decide(0, np.array([line]))] == ["cross"]
+        assert float(np.abs(old.q[:, line]).max()) > 0
+        # All are carried with the side beyond, as if they had been there; no time has passed.
+        assert np.abs(carried.groups.restored(carried.z) - before)[behind].max() > 1e-8
+        assert carried.dissolve([0])
+        np.testing.assert_allclose(carried.groups.restored(carried.z)[behind], before[behind], rtol=0, atol=1e-10)
+        row = int(carried.groups.row_of[behind])
+        assert carried.pattern.side[row, line] == side
+        assert carried.pattern.side[1 - row, line] == -side
 
 
 class TestStillNeurons:

@@ -5,7 +5,7 @@ import pytest
 
 import biasfree as bf
 from biasfree import Dataset, Network, datasets
-from biasfree.dynamics.exact import _exact
+from biasfree.dynamics.exact import _exact, _groups
 from tests.several_reference import several_flow
 
 
@@ -272,3 +272,91 @@ def test_targets_that_are_no_classes_are_refused(targets, words):
         bf.gradient_flow(
             Network.init([1, 2, 2], 0.0, 0.1, seed=0), Dataset([[1.0], [2.0]], targets), loss="cross-entropy", until=1.0
         )
+
+
+def parted_by_a_line(angle: float, slowed: float, rtol: float, lines: int) -> tuple[np.ndarray, bf.Trajectory]:
+    """Five neurons that are parallel but for an angle cross a line beyond which all are slowed; how far they are from
+    the second one at the end, in units of that angle. More lines, which they do not meet, make a step cost more."""
+    directions = np.concatenate([[0.0, np.arctan2(0.8, 0.6)], np.linspace(0.2, 1.2, lines)])
+    inputs = np.column_stack([np.cos(directions), np.sin(directions)])
+    second, targets = np.array([1.0, 0.5]), np.zeros((len(inputs), 2))
+    targets[:2] = 2 * len(inputs) * np.outer([-0.6 * slowed, 1.0], second)
+    tilts = np.array([-1.0, 0.1, 1.0, 0.5, 0.3])
+    first = 1e-2 * np.column_stack([angle * tilts - 0.1, np.ones(5)])
+    start = Network([first, 1e-2 * np.outer(second / np.linalg.norm(second), np.ones(5))], 0.0)
+    run = bf.gradient_flow(start, Dataset(inputs, targets), until=0.4, rtol=rtol, save=1, method="exact")
+    ends = np.column_stack([run.weights[0][-1], run.weights[1][-1].T])
+    return (ends - ends[1]) / angle, run
+
+
+@pytest.mark.parametrize("lines", [0, 600])
+@pytest.mark.parametrize("rtol", [1e-6, 1e-8, 1e-10])
+@pytest.mark.parametrize("slowed", [0.9, 0.97, 0.99])
+def test_neurons_that_cross_a_line_as_one_and_go_on_slowly_keep_their_differences(slowed, rtol, lines):
+    # Small differences obey a linear equation: in units of the angle they are those of neurons that nothing merges.
+    truth, _ = parted_by_a_line(1e-4, slowed, 1e-12, lines)
+    for part in (0.03, 0.1, 0.2, 0.5, 0.9):  # of the angle within which neurons are merged
+        found, run = parted_by_a_line(part * np.sqrt(rtol / 10), slowed, rtol, lines)
+        np.testing.assert_allclose(found, truth, rtol=0, atol=3e-3 * np.abs(truth).max())
+        assert sorted(run.events.neurons[run.events.kinds == "cross"].tolist()) == [0, 1, 2, 3, 4]
+
+
+def areas_between(first: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """x_i y_j − x_j y_i of a row and others: what is known of how far they are from parallel."""
+    i, j = np.triu_indices(first.shape[-1], 1)
+    return first[..., i] * others[..., j] - first[..., j] * others[..., i]
+
+
+@pytest.mark.parametrize("rtol", [1e-6, 1e-9])
+def test_differences_far_below_rounding_are_those_of_the_linear_equation(rtol, monkeypatch):
+    # While the output is nothing, z = (w, v) obeys ż = Az, and the areas z_i z'_j − z_j z'_i of two neurons obey a
+    # linear equation too. In units of the neurons they fall to 1e-40, and float64 knows the neurons to 1e-16.
+    rng = np.random.default_rng(3)
+    inputs, targets = np.abs(rng.normal(size=(4, 3))), rng.normal(size=(4, 3))
+    first = 1e-90 * (1 + 0.3 * rng.normal(size=(3, 3)))
+    start = Network([first, 1e-90 * rng.normal(size=(3, 3))], 0.3)
+    pull = inputs.T @ targets / 4
+    matrix = np.block([[np.zeros((3, 3)), pull], [pull.T, np.zeros((3, 3))]])
+    assert ((first @ inputs.T) > 0).all()
+    until, states = 120 / np.linalg.norm(pull, 2), []
+    advance = _exact.Exact.advance
+    monkeypatch.setattr(_exact.Exact, "advance", lambda self, budget: (states.append(self), advance(self, budget))[1])
+    run = bf.gradient_flow(start, Dataset(inputs, targets), until=until, rtol=rtol, save=1, method="exact")
+    neurons = np.column_stack([first, start.weights[1].T])
+    assert not len(run.events)
+    i, j = np.triu_indices(6, 1)
+    pairs = np.array([
+        [matrix[a, c] * (b == d) - matrix[a, d] * (b == c) + matrix[b, d] * (a == c) - matrix[b, c] * (a == d)
+         for c, d in zip(i, j, strict=True)] for a, b in zip(i, j, strict=True)
+    ])  # fmt: skip
+    growth = np.linalg.eigh(pairs)
+    now = states[-1]._state.carried
+    group, rows = now.groups.groups[0], now.z
+    assert now.active == 1
+    assert len(group.members) == 3
+    passive, parts = rows[1:], group.parts
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        a, b = group.members[one], group.members[other]
+        begin = areas_between(neurons[a] / 1e-90, neurons[b] / 1e-90)
+        truth = growth[1] @ (np.exp(growth[0] * until - 100.0) * (growth[1].T @ begin))
+        found = sum(
+            (parts[one, k] * parts[other, n] - parts[one, n] * parts[other, k])
+            * areas_between(rows[k] * 1e50, rows[n] * 1e50) for k in range(len(rows)) for n in range(k + 1, len(rows))
+        ) * (1e80 * np.exp(-100.0))  # fmt: skip
+        np.testing.assert_allclose(found, truth, rtol=0, atol=1e-3 * np.abs(truth).max())
+    assert np.linalg.norm(passive, axis=1).max() < 1e-25 * np.linalg.norm(rows[0])
+
+
+@pytest.mark.parametrize("turned", [0.0, 0.7, 2.0])
+def test_rows_that_are_straightened_stand_for_the_same_neurons(turned):
+    rng = np.random.default_rng(5)
+    leading = np.array([np.cos(turned), np.sin(turned), 0, 0])
+    across, last = np.array([[0, 0, 0.6, 0.8], [0, 0, -0.8, 0.6]])
+    rows = np.array([leading, 1e-9 * leading + 1e-13 * across, 1e-20 * leading + 3e-31 * last])
+    group = _groups.Group(np.arange(4), np.linalg.qr(rng.normal(size=(4, 3)))[0])
+    new, straight = _groups.straightened(_groups.Formed(group, rows))
+    np.testing.assert_allclose(new.parts @ straight, group.parts @ rows, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(np.linalg.norm(new.parts[:, 0]), 1.0, rtol=1e-15)
+    assert abs(straight[1] @ straight[0]) < 1e-15 * np.linalg.norm(straight[1])
+    np.testing.assert_allclose(straight[1], 1e-13 * across, rtol=0, atol=1e-24)
+    np.testing.assert_allclose(straight[2], 3e-31 * last, rtol=0, atol=1e-35)

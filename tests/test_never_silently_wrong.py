@@ -14,8 +14,8 @@ import biasfree as bf
 from biasfree import Network, datasets
 from tests.exact_reference import reference_flow
 from tests.plain_descent import descend
-from tests.random_problems import wide_problem
-from tests.wide import amplification, branched, budget, examine, faults
+from tests.random_problems import wide_problem, wide_problem_of_several
+from tests.wide import amplification, branched, budget, distance, examine, faults
 
 TOLERANCES = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
 
@@ -654,3 +654,15 @@ class TestStartsOnLines:
 def test_wide_problems_beyond_the_ten_thousand(seed: int) -> None:
     """The second raised: under decay the early phase halved its budget until nothing was left of it."""
     assert not examine(seed).reasons
+
+
+class TestSeveralOutputs:
+    """Wide problems with several outputs, of which all hangs on the differences between parallel neurons."""
+
+    @pytest.mark.parametrize(("seed", "until"), [(478, 2.8), (682, 60.0), (1097, None)])
+    def test_tolerances_agree(self, seed: int, until: float | None) -> None:
+        start, data, options = wide_problem_of_several(seed)
+        options |= {} if until is None else {"until": until}
+        one, two = (bf.gradient_flow(start, data, save=12, rtol=rtol, **options) for rtol in (1e-6, 1e-8))
+        assert one.status.name == two.status.name == "reached"
+        assert distance(one, two) < 1e-4

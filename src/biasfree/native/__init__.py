@@ -36,8 +36,8 @@ _FUNCTIONS = {
         "wide_levels(ppipp) wide_velocity(ppipppp)"
     ),
     ctypes.c_int64: (
-        "arcs(ppppppp) eigen(ippp) grid(ppppppppip) jacobian(ppppp) kicks(pppppppp) leave_zero(pppi) pace_method(pp) "
-        "parted(ppidp) quiet(ipdppdppp) real(pdidpppp) scan(pdddppdpp)"
+        "arcs(ppppppp) eigen(ippp) grid(ppppppppip) jacobian(ppppp) kicks(pppppppp) leans(ppi) leave_zero(pppi) "
+        "pace_method(pp) parted(ppidp) quiet(ipdppdppp) real(pdidpppp) scan(pdddppdpp)"
     ),
     ctypes.c_double: (
         "deep_error(iippppppdd) deep_level(ppp) first_zero(ppiidppppp) keep_balance(pppp) "

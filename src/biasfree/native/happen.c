@@ -119,10 +119,11 @@ static int holds(const Room *room, const Course *course, int64_t crossings) {
     double *start = room->desk->rows + START * pattern->rows * columns, *moving = room->desk->pull;
     int whole = 1, known = 0;
     for (int64_t i = 0; i < crossings; i++) {
-        const int64_t h = (int64_t)room->sought->met[4 * i], line = (int64_t)room->sought->met[4 * i + 1];
+        const double *met = room->sought->met + 4 * i;
+        const int64_t h = (int64_t)met[0], line = (int64_t)met[1];
         const double *z = start + h * columns;
         double radius = 0.0, extent = 0.0, kick = 0.0;
-        if (room->desk->radius[h] == 0.0 || room->sought->met[4 * i + 2] == NOT_REAL) continue;
+        if (room->desk->radius[h] == 0.0 || met[2] == NOT_REAL) continue;
         if (!known) pulls_here(start, data, pattern, room->desk->work);
         known = 1;
         for (int64_t row = pattern->active; row < pattern->rows; row++)
@@ -136,7 +137,17 @@ static int holds(const Room *room, const Course *course, int64_t crossings) {
         double speed = 0.0;
         for (int64_t j = 0; j < dim; j++) speed = largest(speed, fabs(moving[j]));
         if (speed * pace <= BLUR * extent) continue; /* dead neurons stay on the line they have crossed last */
-        const double lasts = 2.0 * radius / fabs(along(data, moving, line));
+        const double side = pattern->side[h * lines + line], speed_across = along(data, moving, line);
+        double differ = 0.0;
+        for (int64_t row = pattern->active; row < pattern->rows; row++) {
+            if (pattern->owner[row] != h) continue;
+            pull_of(room, start + row * columns, h, moving);
+            differ += room->apart->spread[row - pattern->active] * fabs(along(data, moving, line));
+        }
+        /* What has just crossed, and moves on with all its neurons, has all been added to its differences already
+           (_parting.py). */
+        if (met[2] > 1.0 && side * speed_across > differ && side * along(data, z, line) <= radius) continue;
+        const double lasts = 2.0 * radius / fabs(speed_across);
         if (lasts <= SOON * pace && kick * lasts * lasts <= SOON * course->rtol * extent * pace) continue;
         room->record->strain[h] += kick * pace / extent;
         whole = whole && room->record->strain[h] <= BEARS * course->angle;

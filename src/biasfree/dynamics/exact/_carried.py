@@ -11,10 +11,11 @@ from biasfree.dynamics.exact import _merging
 from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
-from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of, velocity
+from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of
 from biasfree.dynamics.exact._groups import Formed, several, singles
 from biasfree.dynamics.exact._kernels import ROUNDING, engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths
+from biasfree.dynamics.exact._parting import on_own_sides, strains
 from biasfree.dynamics.exact._pattern_keys import keys_of_neurons, keys_of_rows
 from biasfree.dynamics.exact._riders import LIGHT, closest, felt_lines, may_ride, outputs_of
 from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, heading, nobody_slides, with_more
@@ -27,11 +28,11 @@ _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having; cho
 _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider; chosen, small beside rtol
 _PARALLEL = 0.1  # part of rtol that merging may cost: neurons √(rtol/10) apart change their part of the output by that
 _APART = 0.4  # part of rtol at which the squared differences within a group have outgrown it: twice the angle above
-_SOON = 0.05  # part of a step that a group may take to cross a line; chosen: else its neurons cross one by one
 _BEARS = 0.1  # part of a group's largest angle that lines may drive its neurons apart; chosen, small beside it
 _HOPE = 1.0  # times that angle, how far rows may be apart of which neurons may merge; chosen
 _PARTS = 8  # groups that one is parted into; chosen: what is too large still is parted again
 _VANISHES = 1e-280  # bound: products of two such are no numbers any more; as VANISHED in native/light.c
+_NOBODY = np.zeros(0, dtype=np.int64)
 _DEAD = 3e-4  # part of rtol at which an even part is gone; chosen: a thousand such steps change less than rtol
 
 
@@ -220,9 +221,29 @@ class Carried:
 
     def parted(self) -> bool:
         """Whether the differences within a group have outgrown it."""
-        z, squares = address(self.z), np.empty(self.active)
-        apart = engine().biasfree_parted(z, byref(self.pattern.c), self.z.shape[1], self.outgrown, address(squares))
-        return bool(apart)
+        return bool(self._torn().size)
+
+    def _torn(self) -> Int[np.ndarray, "some"]:
+        """Groups that their differences have outgrown."""
+        squares = np.zeros(self.active)
+        engine().biasfree_parted(
+            address(self.z), byref(self.pattern.c), self.z.shape[1], self.outgrown, address(squares)
+        )
+        return np.flatnonzero(squares > self.outgrown)
+
+    def straighten(self) -> bool:
+        """Have differences within groups lie across their rows again if some hardly do; whether any was.
+
+        As a group grows along one direction its differences turn there too. What is left of them across it, of which
+        all hangs that may grow later, would keep fewer and fewer of their digits. With one output a group has to fade
+        before differences can grow within it (``_balance``); with several it may stay as it is.
+        """
+        if self.linear or self.data.outputs == 1 or not len(self.groups.owner):
+            return False
+        if not engine().biasfree_leans(address(self.z), byref(self.pattern.c), self.z.shape[1]):
+            return False
+        self.groups, self.z = self.groups.straightened(self.z)
+        return True
 
     def apart(self) -> Float[np.ndarray, "2 passive"]:
         """How far apart the neurons of groups are, see ``Merged``; there are no passive rows where no line matters."""
@@ -234,34 +255,24 @@ class Carried:
         apart = self.apart()[0] * lengths(self.z[active:, : self.dim])
         return np.bincount(self.pattern.owner[active:], apart, minlength=active)
 
-    def split(self, near: Int[np.ndarray, "some 2"], radius: Float[np.ndarray, "active"], pace: float) -> bool:
+    def split(self, near: Float[np.ndarray, "some 3"], radius: Float[np.ndarray, "active"], pace: float) -> bool:
         """Part groups that may lie on both sides of a line for long, before a step past it; whether any was parted.
 
-        Neurons of a group that meets a line cross it one after the other. That is followed to first order by
-        ``_sliding`` where it is over soon: within the time 2·radius/|dᵀẇ|, short beside the usual step ``pace``.
-        Where the line is approached so slowly that it is not, some may cross and others never, and the line drives
-        them apart by up to its kick. A group bears a small part of the angle that merged neurons may have; then it
-        is parted by how far its neurons are from that line.
+        Where neurons of a group cross a line that they are ``near`` one after the other and soon, ``_sliding`` follows
+        that to first order; where not, it strains the group (``_parting``). A group bears a small part of the angle
+        that merged neurons may have; then it is parted by how far its neurons are from that line.
         """
-        near = near[radius[near[:, 0]] > 0]
+        near = near[radius[near[:, 0].astype(np.int64)] > 0]
         if not len(near):
             return False
-        pulls = self.pulls()
-        moving = velocity(self.z, pulls, self.pattern)
-        rows, lines = near.T
-        across = np.abs(np.sum(moving[rows, : self.dim] * self.data.directions[lines], axis=1))
-        kick = 2 * np.abs(np.einsum("nk,kn->n", self.z[rows, self.dim :], pulls.q[:, lines]))
-        size = np.abs(self.z[rows, : self.dim]).max(axis=1)
-        with np.errstate(divide="ignore"):
-            lasts = 2 * radius[rows] / across
-        soon = (lasts <= _SOON * pace) & (kick * lasts * lasts <= _SOON * self.rtol * size * pace)
-        # Dead neurons stay on the line they have crossed last.
-        unharmed = soon | (np.abs(moving[rows, : self.dim]).max(axis=1) * pace <= ON_A_LINE * size)
-        self.strain += np.bincount(rows, np.where(unharmed, 0.0, kick * pace / size), minlength=self.active)
-        torn = ~unharmed & (self.strain[rows] > _BEARS * self.tolerance)
+        rows, lines = near[:, :2].astype(np.int64).T
+        spread, pulls = self.apart()[0], self.pulls()
+        strained = strains(self.z, self.pattern, self.data, pulls, near, radius, spread, pace, self.rtol)
+        self.strain += np.bincount(rows, strained, minlength=self.active)
+        torn = (strained > 0) & (self.strain[rows] > _BEARS * self.tolerance)
         if not torn.any():
             return False
-        self._part({int(h): int(line) for h, line in near[torn]})
+        self._part(dict(zip(rows[torn].tolist(), lines[torn].tolist(), strict=True)))
         return True
 
     def _part(self, torn: dict[int, int]) -> None:
@@ -297,10 +308,7 @@ class Carried:
         kept = np.setdiff1d(np.arange(self.active), rows)
         self._take(self.groups.with_more(kept, parts, self.z), self.pattern, np.concatenate([kept, leaders]))
         own = np.arange(len(kept), self.active)
-        products = self.z[own, : self.dim] @ self.data.transposed
-        side, size = self.pattern.side[own], np.abs(self.z[own, : self.dim]).max(axis=1, keepdims=True)
-        self.pattern.side[own] = np.where(products * side < -ON_A_LINE * size, -side, side)
-        self._pulls = None
+        self.z, self.pattern = on_own_sides(self.z, self.pattern, self.data, own)
 
     def merge(self, part: float) -> bool:
         """Group afresh if that saves this part of the groups or some riders must leave; whether there are fewer."""
@@ -351,8 +359,12 @@ class Carried:
                 home[some] = index
             home = home[[group.members[0] for group in self.groups.groups]][row_of[self.riders]]
             members = [np.concatenate([some, self.riders[home == index]]) for index, some in enumerate(members)]
-        groups, leaders = self.groups.changed(neurons, members, self.z, most is None)
+        torn = self._torn() if most is None else _NOBODY
+        groups, leaders = self.groups.changed(neurons, members, self.z, torn)
+        new = [n for n, group in enumerate(groups.groups) if group is not self.groups.groups[leaders[n]]]
         self._take(groups, self.pattern, leaders)
+        if most is None:
+            self.z, self.pattern = on_own_sides(self.z, self.pattern, self.data, np.array(new, dtype=int))
 
     def _take(self, groups: _merging.Merged, pattern: Pattern, leaders: np.ndarray) -> None:
         """Go on with these groups, whose sides and slides are those of rows ``leaders`` of ``pattern``."""

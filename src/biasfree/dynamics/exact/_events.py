@@ -36,7 +36,7 @@ _MORE_ROOM = 8  # chosen: times the room where it was not enough; few searches u
 _BELOW = 2e-15  # bound: 9 ε of ln L, what rounding makes of it when the same rows are found once more from the time
 _FIRST_WIDTH = 1e-9  # chosen: of the time, where a level is first looked for; the result is found by bisection
 _WIDER = 4  # chosen: times the width from one look to the next; likewise
-_NOBODY = np.zeros((0, 2), dtype=np.int64)
+_NOBODY = np.zeros((0, 3))
 
 
 class _Rooms(threading.local):
@@ -96,12 +96,13 @@ class Search(NamedTuple):
     Attributes:
         event: the first event, if there is one.
         beyond: how far a slide was beyond its end on the way there.
-        near: rows and lines that meet, or come within the row's radius of each other, up to there.
+        near: rows and lines that meet, or come within the row's radius of each other, up to there; and x ∈ [0, 1] of
+            its arc, above 1 if they do not meet.
     """
 
     event: Event | None
     beyond: float
-    near: Int[np.ndarray, "some 2"]
+    near: Float[np.ndarray, "some 3"]
 
 
 def search(
@@ -124,7 +125,7 @@ def search(
             return Search(None, beyond, np.concatenate(near))
         curve = arcs.curves[number]
         count, sought = scanned(curve, data, pattern, level, radius, slack)
-        near.append(sought.met[:count, :2].astype(np.int64))
+        near.append(sought.met[:count, :3].copy())
         events = happenings(curve, count, sought, data, pattern)
         beyond = max(beyond, farthest(sought, events[0].time if events else NEVER))
         if events:

@@ -23,6 +23,9 @@ from biasfree.dynamics.exact._travel import Wanted, travel
 _MERGE_EVERY, _MERGE_SOON, _MERGE_LATER = 25, 4, 50  # steps between looks for parallel neurons: a look costs a few
 # And where a step is a matter of microseconds: there a look costs thirty (measured), and what follows from it more.
 _MERGE_SMALL, _MERGE_SMALL_LATER = 60, 120
+# And with several outputs, where all may hang on differences between parallel neurons. Chosen: they fall by an e-fold
+# or two in a step, and keep some nine of their digits where they are merged by then.
+_MERGE_SEVERAL = 8
 _WORTH_MERGING = 1 / 4  # of the groups that merging must save there: it costs a hundred steps
 _MERGE_SELDOM = 400  # and at most where groups have been parted; chosen: cost alone
 _MANY_GROUPS = 200  # groups from which they are looked for soon: they make steps costly
@@ -77,7 +80,7 @@ class Explicit:
                 return self._failed(taken)
             steps, how, met = taken.steps, self._how(taken.order), taken.met
             now.z, state.energy = steps.curves[-1, 0].copy(), float(steps.energies[-1, 0])
-            if not now.split(met.pairs, now.radius(), state.pace.long):
+            if not now.split(np.column_stack([*met.pairs.T, met.times]), now.radius(), state.pace.long):
                 break
             state.moved()
             # What was parted must not be merged again at once.
@@ -255,24 +258,35 @@ class Explicit:
             now.regroup()
             state.moved()
             return
+        if now.straighten():
+            state.moved()
         if pace.accepted - self._merged_at >= self._merge_wait:
             self._merged_at = pace.accepted
             if self._symmetric and not now.linear and now.even_part_is_gone():
                 state.restart(by_moments(state.plan.dataset, state.plan.weight_decay, now.data.a))
                 return
             before = now.z
-            soon = now.merge(_WORTH_MERGING if self.state.is_small else 0.0) or now.riders.size
-            latest = _MERGE_SMALL_LATER if self.state.is_small else _MERGE_LATER
-            later = max(self._merge_wait, min(2 * self._merge_wait, latest))
-            self._merge_wait = self._soonest_merge if soon else later
+            worth = _WORTH_MERGING if state.is_small and now.data.outputs == 1 else 0.0
+            soon = now.merge(worth) or now.riders.size
+            self._merge_wait = (
+                self._soonest_merge if soon else max(self._merge_wait, min(2 * self._merge_wait, self._latest_merge))
+            )
             if now.z is not before:
                 state.moved()
+
+    @property
+    def _latest_merge(self) -> int:
+        if self.state.carried.data.outputs > 1:
+            return 0
+        return _MERGE_SMALL_LATER if self.state.is_small else _MERGE_LATER
 
     @property
     def _soonest_merge(self) -> int:
         now = self.state.carried
         if len(now.groups.groups) > _MANY_GROUPS or now.riders.size:
             return _MERGE_SOON
+        if now.data.outputs > 1:
+            return _MERGE_SEVERAL
         return _MERGE_SMALL if self.state.is_small else _MERGE_EVERY
 
 

@@ -117,3 +117,23 @@ def _of_many(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "member
     if parts[:, 0].sum() < 0:
         parts[:, 0], rows[0] = -parts[:, 0], -rows[0]
     return Formed(Group(members, parts), rows)
+
+
+def straightened(formed: Formed) -> Formed:
+    """The same neurons by rows each of which is across those before it, and keeps all its digits.
+
+    Of a difference that lies along the leading row nothing is left to say but how much of that row a neuron is.
+    """
+    parts, rows = formed.group.parts.copy(), formed.rows.copy()
+    sizes = np.abs(rows).max(axis=1)
+    for k in range(1, len(rows)):
+        for j in [*range(k)] * 2:
+            if sizes[j] > 0:
+                other = rows[j] / sizes[j]
+                part = float(rows[k] @ other / (other @ other))
+                rows[k] -= part * other
+                parts[:, j] += parts[:, k] * (part / sizes[j])
+    size = float(np.linalg.norm(parts[:, 0]))
+    parts[:, 0] /= size
+    rows[0] *= size
+    return Formed(Group(formed.group.members, parts), rows)

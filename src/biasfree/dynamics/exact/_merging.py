@@ -18,13 +18,13 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from biasfree.dynamics.exact._groups import AT_ONCE, LARGE, ONE, Formed, Group, grouped, several, singles
+from biasfree.dynamics.exact._groups import AT_ONCE, LARGE, ONE, Formed, Group, grouped, several, singles, straightened
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.native import WHOLE, address
@@ -120,17 +120,18 @@ class Merged:
 
     def changed(
         self, neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]],
-        rows: Float[np.ndarray, "rows columns"], apart: bool,
+        rows: Float[np.ndarray, "rows columns"], apart: Int[np.ndarray, "some"],
     ) -> tuple["Merged", Int[np.ndarray, "groups"]]:  # fmt: skip
         """Groups of these members, those that are as before first; and the old group of each, its first member's.
 
-        Where groups have come ``apart``, those of several neurons are formed anew even if their members are the same.
+        Groups of several neurons that have come ``apart`` are formed anew even if their members are the same. Others
+        are not: small differences have more digits than the neurons that they are between.
         """
         leaders = self.row_of[[some[0] for some in members]].tolist()
-        kept, others, anew = list[int](), list[int](), list[np.ndarray]()
+        kept, others, anew, torn = list[int](), list[int](), list[np.ndarray](), set(apart.tolist())
         for some, leader in zip(members, leaders, strict=True):
             same = len(some) == len(self.groups[leader].members)
-            if same and (len(some) == 1 or not (apart or np.any(self.row_of[some] != leader))):
+            if same and (len(some) == 1 or not (leader in torn or np.any(self.row_of[some] != leader))):
                 kept.append(leader)
             else:
                 others.append(leader)
@@ -242,6 +243,16 @@ class Merged:
             )
         return spread
 
+    def straightened(
+        self, rows: Float[np.ndarray, "rows columns"]
+    ) -> tuple["Merged", Float[np.ndarray, "rows columns"]]:
+        """The same groups by other rows: differences within one lie across its leading row (``_groups``)."""
+        groups, rows = list(self.groups), rows.copy()
+        for index in np.unique(self.owner).tolist():
+            own = self._own(index)
+            groups[index], rows[own] = straightened(Formed(groups[index], rows[own]))
+        return replace(self, groups=groups, rows=rows), rows
+
     @functools.cached_property
     def _place(self) -> Int[np.ndarray, "width"]:
         places = np.zeros(self.width, dtype=int)
@@ -285,7 +296,7 @@ class Merged:
 
 def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
     """All neurons as at most D + 1 rows: exact without kinks."""
-    some = moving(neurons)
+    some = np.flatnonzero(neurons.any(axis=1))  # others never move
     formed = grouped(some, neurons)
     row_of = np.zeros(len(neurons), dtype=int)
     return Merged([formed.group], formed.rows, _NO, True, len(neurons), row_of, Shapes.of([formed.group]))
@@ -381,8 +392,3 @@ def sizes(
     every = lengths(neurons[np.concatenate([_NO, *members])])
     most = float(every.max(initial=0.0)) or 1.0
     return most * np.sqrt(np.add.reduceat((every / most) ** 2, begins)) if len(members) else np.zeros(0)
-
-
-def moving(neurons: Float[np.ndarray, "width columns"]) -> Int[np.ndarray, "some"]:
-    """Neurons that are not zero; others never move."""
-    return np.flatnonzero(neurons.any(axis=1))

@@ -238,14 +238,20 @@ class Late:
         self._seemed = self._seemed + 1 if arrival < least and len(state.noted) == before else 0
         if self._seemed > _SEEMING:
             self._give_up()  # what only seems to happen will seem so again: explicit steps tell
-        if now.parted():
-            now.regroup()
-        state.balance.part(now)
-        state.moved()
+        self._regrouped()
         if not math.isfinite(state.size):
             ended = _status.not_finite(plan.axis, began)
         way = _Way(view, energy, lambda times: np.clip(times - began, 0.0, arrival), step.several)
         return Piece(began, state.time, way.at, How.EXPONENTIAL, ended=ended, several=way.several)
+
+    def _regrouped(self) -> None:
+        """After a step: let go what has come apart or faded, and find the velocity afresh."""
+        state, now = self.state, self.state.carried
+        if now.parted():
+            now.regroup()
+        now.straighten()
+        state.balance.part(now)
+        state.moved()
 
     def _may_chain(self, step: LateStep) -> bool:
         """Whether C may take this step and those that follow: not where each must be looked at in between."""
@@ -277,10 +283,7 @@ class Late:
         now.z, state.energy = course.z, course.energy
         state.time = until if stops[-1] >= until - began else began + stops[-1]
         state.after(None, began)
-        if now.parted():
-            now.regroup()
-        state.balance.part(now)
-        state.moved()
+        self._regrouped()
 
         def several(times: Sequence[float]) -> list[Point]:
             return view.points(*steps.several(np.array(times) - began), np.array(times))

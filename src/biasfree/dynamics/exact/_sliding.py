@@ -24,7 +24,7 @@ _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are
 _NO_W = 1e-10  # ‖w‖/‖v‖ of a row whose w is nothing (as in C); bound: a thousand times its rounding
 _LAST = 1e-3  # of w, what is left on a line met at w = 0 (as in C); chosen: rounding of the rest of w, beside w itself
 _DEPENDENT = 1e-9  # singular value of directions that do not span one more; chosen between rounding and any real angle
-_BRIEF = 0.05  # of the time in which a row moves by its own size, what a group may take to cross a line as one
+BRIEF = 0.05  # of the time in which a row moves by its own size, what a group may take to cross a line as one
 
 
 class Happened(NamedTuple):
@@ -247,20 +247,21 @@ def _carry_over(
     own = active + np.flatnonzero(after.owner[active:] == h)
     if not own.size:
         return
-    second = z[h, dim:]
-    plain, bent = second @ pulls.p, second @ pulls.q
-
-    def moving(pattern: Pattern) -> np.ndarray:
-        free, basis = (plain + pattern.side[h] * bent) @ data.directions, pattern.basis[h, : pattern.span[h]]
-        return free - (free @ basis.T) @ basis
-
-    was, now = moving(before), moving(after)
+    was, now = (moving(z, pattern, data, pulls, h) for pattern in (before, after))
     for line in met.tolist():
         d = data.directions[line]
         apart, speed, change = z[own, :dim] @ d, was @ d, now - was
         # Where they cross one after the other for long, that is for ``Carried.split``.
-        brief = np.abs(apart) * lengths(was) <= _BRIEF * abs(speed) * lengths(z[h, :dim])
+        brief = np.abs(apart) * lengths(was) <= BRIEF * abs(speed) * lengths(z[h, :dim])
         if speed != 0:
             z[own, :dim] += np.outer(np.where(brief, apart, 0.0), change) / speed
     basis = after.basis[h, : after.span[h]]
     z[own, :dim] -= (z[own, :dim] @ basis.T) @ basis
+
+
+def moving(z: np.ndarray, pattern: Pattern, data: Data, pulls: Pulls, h: int) -> Float[np.ndarray, "dim"]:
+    """ẇ of a row, with its sides and slides; decay, which leads across nothing, is left out."""
+    second = z[h, data.directions.shape[1] :]
+    free = (second @ pulls.p + pattern.side[h] * (second @ pulls.q)) @ data.directions
+    basis = pattern.basis[h, : pattern.span[h]]
+    return np.asarray(free - (free @ basis.T) @ basis)
