@@ -360,3 +360,14 @@ def test_rows_that_are_straightened_stand_for_the_same_neurons(turned):
     assert abs(straight[1] @ straight[0]) < 1e-15 * np.linalg.norm(straight[1])
     np.testing.assert_allclose(straight[1], 1e-13 * across, rtol=0, atol=1e-24)
     np.testing.assert_allclose(straight[2], 3e-31 * last, rtol=0, atol=1e-35)
+
+
+def test_rows_along_each_other_leave_nothing_and_are_numbers_all_the_same():
+    """Seed 665 of several outputs: a difference of which nothing was left was divided by its square."""
+    rng = np.random.default_rng(6)
+    rows = np.array([1.0, 1e-56, 4e-56, 3e-93])[:, None] * np.array([-6.88932875, 5.31523252, -4.25218602, -1.0630465])
+    group = _groups.Group(np.arange(6), np.linalg.qr(rng.normal(size=(6, 4)))[0])
+    new, straight = _groups.straightened(_groups.Formed(group, rows))
+    assert np.isfinite(straight).all()
+    np.testing.assert_allclose(new.parts @ straight, group.parts @ rows, rtol=1e-14)
+    assert np.abs(straight[1:]).max() < 1e-71

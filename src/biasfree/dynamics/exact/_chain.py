@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
         growth: e-folds that a linearisation may follow.
         shrink, careful, longer, trend, least_error: the rule of lengths.
         slow, pace: the network rests where it moves by less than a part of its size in an explicit step.
-        tries: lengths tried before a step is given up.
+        steps, tries: that may be taken, and lengths tried before one is given up.
         look: steps from which rest is thought of.
         energy: so far.
         length, allowed: of the first step, and what the one before might have had, or 0.
@@ -67,6 +67,7 @@ class Wanted(NamedTuple):
     least_error: float
     slow: float
     pace: float
+    steps: int
     tries: int
     look: int
     energy: float
@@ -127,6 +128,7 @@ def chained(
     desk, sought = room_for(z.shape, data, pattern)
     way, spread = step.way, apart_in_c(apart)
     asked = wanted._asdict()
+    most = min(asked.pop("steps"), _MOST)
     chain: Any = _CHAIN(
         *map(addressof, (modes.c, modes.turned, rows, ITERATION, solving.solved, step.riders[0], way, drawn)),
         *map(addressof, (data.c, pattern.c, frame.pattern.c, desk.c, frame.desk.c, sought.c, spread)),
@@ -135,7 +137,7 @@ def chained(
         None if modes.turn is None else address(modes.turn), address(modes.start), address(modes.pulls.velocity),
         *map(address, (modes.vectors, slopes, tolerances, work, ends, stops)),
         light_part=step.light, epsilon=EPSILON, lights=len(light), cells=len(together), arcs=_ARCS, at_once=_AT_ONCE,
-        most=_MOST, **asked,
+        most=most, **asked,
     )  # fmt: skip
     engine().biasfree_chain(byref(chain))
     if not chain.taken:

@@ -133,6 +133,7 @@ def straightened(formed: Formed) -> Formed:
                 part = float(rows[k] @ other / (other @ other))
                 rows[k] -= part * other
                 parts[:, j] += parts[:, k] * (part / sizes[j])
+        sizes[k] = np.abs(rows[k]).max()  # of what is left, which may be nothing
     size = float(np.linalg.norm(parts[:, 0]))
     parts[:, 0] /= size
     rows[0] *= size

@@ -266,7 +266,7 @@ class Late:
         wanted = Wanted(
             _ERROR * plan.rtol, self._atol, plan.stop.level, least, until - began, self._solved_from(step) * pace.long,
             GROWTH, _SHRINK, _CAREFUL, _LONGER, _TREND, _LEAST_ERROR, _SLOW, pace.long,
-            min(_TRIES, plan.max_steps - pace.accepted - pace.rejected), look, state.energy,
+            plan.max_steps - pace.accepted - pace.rejected, _TRIES, look, state.energy,
             self._length if going else _FIRST_LENGTH * least, self._allowed if going else 0.0,
         )  # fmt: skip
         course = chained(step, state.kept(), now.apart(), wanted)
