@@ -78,20 +78,20 @@ def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(tmp_path,
 
 def test_an_interrupted_flow_is_no_result(tmp_path) -> None:
     """Flows give back what they have on Ctrl-C; in a sweep that must not be taken for a finished run."""
-    base = {"data": "six_points", "width": 60, "until": 900}
+    base = {"data": "six_points", "width": 500, "method": "bosh3"}
 
     def press(progress) -> None:
-        if progress.computed == 1:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
+        if progress.computed == 1:  # the third takes a minute
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
 
     before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     try:
         with pytest.raises(KeyboardInterrupt):
-            bf.sweep(base, {"offset": [0.1, 0.15, 0.2]}, keep=["final_loss", "status"], folder=tmp_path, progress=press)
+            bf.sweep(base, {"until": [1, 2, 900]}, keep=["final_loss", "status"], folder=tmp_path, progress=press)
     finally:
         signal.signal(signal.SIGALRM, before)
-    found = bf.sweep(base, {"offset": [0.1, 0.15]}, keep=["final_loss", "status"], folder=tmp_path)
-    assert found.tally.reused >= 1
+    found = bf.sweep(base, {"until": [1, 2]}, keep=["final_loss", "status"], folder=tmp_path)
+    assert found.tally.reused == 2
     assert set(found.dataset.status.to_numpy().ravel()) == {"reached"}
 
 
