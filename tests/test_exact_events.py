@@ -384,7 +384,7 @@ class TestSplitting:
         assert float(np.abs(old.q[:, line]).max()) > 0
         # All are carried with the side beyond, as if they had been there; no time has passed.
         assert np.abs(carried.groups.restored(carried.z) - before)[behind].max() > 1e-8
-        assert carried.dissolve([0])
+        assert carried.dissolve([0], 10.0)
         np.testing.assert_allclose(carried.groups.restored(carried.z)[behind], before[behind], rtol=0, atol=1e-10)
         row = int(carried.groups.row_of[behind])
         assert carried.pattern.side[row, line] == side

@@ -132,12 +132,12 @@ class Balance:
         c.began = time - self._began
         return engine().biasfree_keep_balance(byref(own.c), byref(now.data.c), byref(now.pattern.c), address(z))
 
-    def part(self, now: Carried) -> bool:
+    def part(self, now: Carried, pace: float) -> bool:
         """Let neurons go by themselves whose row has faded too far; whether there are any."""
         if self._own is None or now.groups is not self._groups:
             return False
         rows = np.flatnonzero(self._own.unkept > self._most).tolist()
-        return bool(rows) and now.dissolve(rows)
+        return bool(rows) and now.dissolve(rows, pace)
 
     def _regrouped(self, now: Carried, time: float) -> Own:
         """Of rows that are others than before."""

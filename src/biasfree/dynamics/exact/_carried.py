@@ -272,10 +272,10 @@ class Carried:
         torn = (strained > 0) & (self.strain[rows] > _BEARS * self.tolerance)
         if not torn.any():
             return False
-        self._part(dict(zip(rows[torn].tolist(), lines[torn].tolist(), strict=True)))
+        self._part(dict(zip(rows[torn].tolist(), lines[torn].tolist(), strict=True)), pace)
         return True
 
-    def _part(self, torn: dict[int, int]) -> None:
+    def _part(self, torn: dict[int, int], pace: float) -> None:
         """Part each of these groups by its neurons' distances from a line, at the largest gaps between them."""
         parts, leaders = list[Formed](), list[int]()
         for row, line in torn.items():
@@ -290,9 +290,9 @@ class Carried:
                 pieces = [each.renamed(members) for each in parted]
             parts += pieces
             leaders += [row] * len(pieces)
-        self._replace(list(torn), parts, leaders)
+        self._replace(list(torn), parts, leaders, pace)
 
-    def dissolve(self, rows: list[int]) -> bool:
+    def dissolve(self, rows: list[int], pace: float) -> bool:
         """Let every neuron of these groups go by itself, but where others ride along; whether there are any."""
         rows = np.setdiff1d(rows, self.groups.row_of[self.riders]).tolist()
         parts, leaders = list[Formed](), list[int]()
@@ -300,23 +300,23 @@ class Carried:
             neurons, members = self.groups.neurons_of(row, self.z), self.groups.groups[row].members
             parts += singles(members, neurons)
             leaders += [row] * len(members)
-        self._replace(rows, parts, leaders)
+        self._replace(rows, parts, leaders, pace)
         return bool(rows)
 
-    def _replace(self, rows: list[int], parts: list[Formed], leaders: list[int]) -> None:
+    def _replace(self, rows: list[int], parts: list[Formed], leaders: list[int], pace: float) -> None:
         """Other groups instead of some, each on the sides of its leader but where it is clearly beyond a line."""
         kept = np.setdiff1d(np.arange(self.active), rows)
         self._take(self.groups.with_more(kept, parts, self.z), self.pattern, np.concatenate([kept, leaders]))
         own = np.arange(len(kept), self.active)
-        self.z, self.pattern = on_own_sides(self.z, self.pattern, self.data, own)
+        self._own_sides(own, pace)
 
-    def merge(self, part: float) -> bool:
+    def merge(self, part: float, pace: float) -> bool:
         """Group afresh if that saves this part of the groups or some riders must leave; whether there are fewer."""
         self._let_off(self._leaving())
         count = len(self.groups.groups)
         most = count - max(1, math.ceil(part * count))
         if most > 0 and not self.linear and self._parallel() <= most:
-            self.regroup(most)
+            self.regroup(pace, most)
         return len(self.groups.groups) < count
 
     def _parallel(self) -> int:
@@ -344,7 +344,7 @@ class Carried:
         own = groups.rows[alone, : self.dim] @ self.data.transposed
         self._take(groups, with_more(self.pattern, np.where(own < 0, -1.0, 1.0)), np.concatenate([leaders, alone]))
 
-    def regroup(self, most: int | None = None) -> None:
+    def regroup(self, pace: float, most: int | None = None) -> None:
         """Group afresh, since some group has come apart, or if that makes at most so many groups."""
         neurons, row_of = self.groups.restored(self.z), self.groups.row_of
         ordinary = np.ones(len(neurons), dtype=bool)
@@ -364,7 +364,11 @@ class Carried:
         new = [n for n, group in enumerate(groups.groups) if group is not self.groups.groups[leaders[n]]]
         self._take(groups, self.pattern, leaders)
         if most is None:
-            self.z, self.pattern = on_own_sides(self.z, self.pattern, self.data, np.array(new, dtype=int))
+            self._own_sides(np.array(new, dtype=int), pace)
+
+    def _own_sides(self, rows: np.ndarray, pace: float) -> None:
+        """Rows that were parted go to their own sides."""
+        self.z, self.pattern = on_own_sides(self.z, self.pattern, self.data, rows, pace, self.rtol)
 
     def _take(self, groups: _merging.Merged, pattern: Pattern, leaders: np.ndarray) -> None:
         """Go on with these groups, whose sides and slides are those of rows ``leaders`` of ``pattern``."""

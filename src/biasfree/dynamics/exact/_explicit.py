@@ -252,10 +252,10 @@ class Explicit:
         state, now, pace = self.state, self.state.carried, self.state.pace
         if state.plan.weight_decay > 0 and now.vanish():
             state.moved()
-        if state.balance.part(now):
+        if state.balance.part(now, pace.long):
             state.moved()
         if now.parted():
-            now.regroup()
+            now.regroup(pace.long)
             state.moved()
             return
         if now.straighten():
@@ -267,7 +267,7 @@ class Explicit:
                 return
             before = now.z
             worth = _WORTH_MERGING if state.is_small and now.data.outputs == 1 else 0.0
-            soon = now.merge(worth) or now.riders.size
+            soon = now.merge(worth, pace.long) or now.riders.size
             self._merge_wait = (
                 self._soonest_merge if soon else max(self._merge_wait, min(2 * self._merge_wait, self._latest_merge))
             )

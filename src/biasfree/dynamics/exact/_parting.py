@@ -13,14 +13,15 @@ all is right to first order, as long as they stay together. Two things follow.
   formula again, with the two sides exchanged. It holds too for neurons that are ahead of a group which has not crossed.
 """
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact._arrays import Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of, velocity
-from biasfree.dynamics.exact._lengths import lengths
-from biasfree.dynamics.exact._sliding import BRIEF, ON_A_LINE, moving
+from biasfree.dynamics.exact._sliding import ON_A_LINE, moving
 
 _SOON = 0.05  # part of a step that a group may take to cross a line; chosen: else its neurons cross one by one
 
@@ -50,7 +51,7 @@ def strains(
     kick = 2 * np.abs(np.einsum("nk,kn->n", z[rows, dim:], pulls.q[:, lines]))
     with np.errstate(divide="ignore"):
         lasts = 2 * radius[rows] / np.abs(across)
-    soon = (lasts <= _SOON * pace) & (kick * lasts * lasts <= _SOON * rtol * size * pace)
+    soon = is_soon(lasts, kick, size, pace, rtol)
     # Dead neurons stay on the line they have crossed last.
     unharmed = soon | (np.abs(ways).max(axis=1) * pace <= ON_A_LINE * size)
     # What is within reach of a line, moves away from it with all its neurons and does not come back in the step has
@@ -61,10 +62,19 @@ def strains(
     return np.where(unharmed | passed, 0.0, kick * pace / size)
 
 
+def is_soon(lasts: Any, kick: Any, size: Any, pace: float, rtol: float) -> Any:
+    """Whether what a line's kick does in a time is right to first order, beside the usual step ``pace``."""
+    return (lasts <= _SOON * pace) & (kick * lasts * lasts <= _SOON * rtol * size * pace)
+
+
 def on_own_sides(
-    z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, rows: Int[np.ndarray, "own"]
-) -> tuple[Float[np.ndarray, "rows columns"], Pattern]:
-    """Rows that were just parted and are clearly beyond a line: on their own side, and where they are there."""
+    z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, rows: Int[np.ndarray, "own"], pace: float,
+    rtol: float,
+) -> tuple[Float[np.ndarray, "rows columns"], Pattern]:  # fmt: skip
+    """Rows that were just parted and are clearly beyond a line: on their own side, and where they are there.
+
+    That is known where they crossed it a moment ago, beside the usual step ``pace``. Of others only the side changes.
+    """
     dim = data.directions.shape[1]
     size = np.abs(z[rows, :dim]).max(axis=1, keepdims=True)
     beyond = (z[rows, :dim] @ data.transposed) * pattern.side[rows] < -ON_A_LINE * size
@@ -75,17 +85,27 @@ def on_own_sides(
         h = int(rows[number])
         before = pattern._replace(side=side.copy())
         side[h, line] *= -1
-        _exchange(z, before, pattern._replace(side=side), data, pulls, h, line)
+        _exchange(z, before, pattern._replace(side=side), data, pulls, h, line, pace, rtol)
     return z, pattern._replace(side=side)
 
 
-def _exchange(z: np.ndarray, before: Pattern, after: Pattern, data: Data, pulls: Pulls, h: int, line: int) -> None:
+def _exchange(
+    z: np.ndarray,
+    before: Pattern,
+    after: Pattern,
+    data: Data,
+    pulls: Pulls,
+    h: int,
+    line: int,
+    pace: float,
+    rtol: float,
+) -> None:
     """Move row h and its passive ones, in place, as if it had been on the other side since, or until, it met a line."""
     active, dim, d = len(after.side), data.directions.shape[1], data.directions[line]
     was, now = (moving(z, pattern, data, pulls, h) for pattern in (before, after))
     if (was @ d) * (now @ d) <= 0:  # it is not crossed
         return
     own = np.append(h, active + np.flatnonzero(after.owner[active:] == h))
-    away = z[own, :dim] @ d / (was @ d)
-    if abs(away[0]) * max(lengths(was), lengths(now)) <= BRIEF * lengths(z[h, :dim]):
+    away, size = z[own, :dim] @ d / (was @ d), np.abs(z[h, :dim]).max()
+    if is_soon(abs(away[0]), float(np.abs(now - was).max()), size, pace, rtol):
         z[own, :dim] += np.outer(away, now - was)

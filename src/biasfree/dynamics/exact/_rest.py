@@ -248,9 +248,9 @@ class Late:
         """After a step: let go what has come apart or faded, and find the velocity afresh."""
         state, now = self.state, self.state.carried
         if now.parted():
-            now.regroup()
+            now.regroup(state.pace.long)
         now.straighten()
-        state.balance.part(now)
+        state.balance.part(now, state.pace.long)
         state.moved()
 
     def _may_chain(self, step: LateStep) -> bool:
