@@ -57,6 +57,30 @@ class TestAgainstTheReference:
         compare(start, data, **options)
 
 
+class TestManyNeuronsAtZero:
+    """Six samples in the plane: neurons whose v is larger than their w come to w = 0, rest there, and are let go."""
+
+    @staticmethod
+    def data() -> bf.Dataset:
+        rng = np.random.default_rng(6002)
+        return bf.Dataset(rng.standard_normal((6, 2)), rng.standard_normal(6))
+
+    def test_in_the_middle_of_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As a wide network does it, where no event cuts a step of all rows but those that let neurons go."""
+        monkeypatch.setattr("biasfree.dynamics.exact._state._DIRECT", 0)
+        run = compare(Network.init([2, 40, 1], 0.0, 1e-3, 0), self.data(), until=20.0)
+        assert np.count_nonzero(run.events.kinds == "branch") > 20
+        assert run.counts.accepted < 150
+
+    def test_steps_do_not_become_more_with_the_width(self) -> None:
+        """Where each that came to w = 0 and each that left it cut a step, there were 152 and 531."""
+        narrow, wide = (
+            bf.gradient_flow(Network.init([2, width, 1], 0.0, 1e-3, 0), self.data(), until=20.0) for width in (400, 1600)
+        )
+        assert np.count_nonzero(wide.events.kinds == "branch") > 1000
+        assert wide.counts.accepted <= 1.5 * narrow.counts.accepted
+
+
 def test_descent_extrapolated_to_rate_zero() -> None:
     """Where nothing switches, descent's expansion in its rate is smooth and Richardson's rule gives the flow."""
     data = datasets.symmetric_gaussian(dim=3, pairs=6, seed=0)

@@ -15,7 +15,7 @@ and meets all other lines at once. A row at rest there is asked whether somethin
 
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -178,9 +178,17 @@ def scanned(
 
 
 def happenings(
-    curve: Float[np.ndarray, "8 rows columns"], count: int, sought: Sought, data: Data, pattern: Pattern
+    curve: Float[np.ndarray, "8 rows columns"],
+    count: int,
+    sought: Sought,
+    data: Data,
+    pattern: Pattern,
+    length: float = 0.0,
 ) -> list[Event]:
-    """The first event of every row along a curve, and the loss level; in order, times are x ∈ [0, 1]."""
+    """The first event of every row along a curve, and the loss level; in order, times are x ∈ [0, 1].
+
+    The curve's ``length`` matters to given pulls only.
+    """
     first: dict[int, Event] = {}
     met = sought.met[:count]
     for row_number, line_number, x, _ in met[np.argsort(met[:, 2], kind="stable")].tolist():
@@ -197,7 +205,7 @@ def happenings(
     events = list(first.values())
     if sought.ended[-1] <= 1.0:
         events.append(Event(float(sought.ended[-1]), "level"))
-    row, x = _drawn(curve, data, pattern, min((event.time for event in events), default=1.0))
+    row, x = _drawn(curve, length, data, pattern, min((event.time for event in events), default=1.0))
     if x <= 1.0:
         events.append(Event(x, "slide", row))
     return sorted(events, key=lambda event: (event.time, _RANKS[event.kind]))
@@ -250,26 +258,22 @@ def halved(is_past: Callable[[float], bool], low: float, high: float, width: flo
     return high
 
 
-def _drawn(curve: np.ndarray, data: Data, pattern: Pattern, until: float) -> tuple[int, float]:
-    """The first row at rest at w = 0 that something draws away, and when, x ≤ ``until``; NEVER if none is.
+def _drawn(curve: np.ndarray, length: float, data: Data, pattern: Pattern, until: float) -> tuple[int, float]:
+    """A row at rest at w = 0 that something draws away first, and when, x ≤ ``until``; NEVER if none is.
 
     Rows rest rarely. Whether one still does is a matter of the whole rule at w = 0, so that it is asked once an arc,
     and the time found by bisection.
     """
-    first = (-1, NEVER)
     if not (pattern.span == data.directions.shape[1]).any():
-        return first
-    rows = resting(pattern, data.directions.shape[1]).tolist()
+        return -1, NEVER
 
-    def leaving(x: float, some: Iterable[int]) -> set[int]:
-        return leaving_zero(on_curve(basis(x), curve), pattern, data, some)
+    def leaving(x: float, some: Int[np.ndarray, "some"]) -> Int[np.ndarray, "left"]:
+        here = data._replace(given_at=data.given_at + data.given_rate * length * x) if len(data.given) else data
+        return leaving_zero(on_curve(basis(x), curve), pattern, here, some)
 
-    for h in sorted(leaving(min(until, 1.0), rows)):
-
-        def leaves(x: float, h: int = h) -> bool:
-            return h in leaving(x, [h])
-
-        last = min(until, first[1], 1.0)
-        if leaves(last):
-            first = (h, halved(leaves, 0.0, last, _TOGETHER))
-    return first
+    last = min(until, 1.0)
+    rows = leaving(last, resting(pattern, data.directions.shape[1]))
+    if not rows.size:
+        return -1, NEVER
+    first = halved(lambda x: bool(leaving(x, rows).size), 0.0, last, _TOGETHER)
+    return int(leaving(first, rows)[0]), first

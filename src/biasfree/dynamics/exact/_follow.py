@@ -170,9 +170,10 @@ def _alone(
         if events:
             pattern, happened = decide(z, pattern, here, 0, events[0].lines)
             happenings_so_far += [Happening(x, h, line, kind) for line, kind in happened]
-        going = Going(left, TIME_RESOLUTION * left, np.inf, min(wanted, left), 0.0, 0, _STEPS, energy, -np.inf)
+        steps = 1 if pattern.span[0] == dim else _STEPS  # whether it rests at w = 0 is asked after every step
+        going = Going(left, TIME_RESOLUTION * left, np.inf, min(wanted, left), 0.0, 0, steps, energy, -np.inf)
         marched, events = _marched(z, going, here, pattern, limits, trial)
-        if marched.steps == 0 or pattern.span[0] == dim or len(arcs) > _MOST:
+        if marched.steps == 0 or len(arcs) > _MOST:
             return arcs, happenings_so_far, x
         for n in range(marched.steps):
             reach = x + float(trial.lengths[n]) / step.length
@@ -200,12 +201,13 @@ def _marched(
     pulled = matrices_of(data.given[:, :half], data.given[:, half:], data, pattern.side)
     form = Form(np.ascontiguousarray(pulled).reshape(-1, half), _NO_MATRIX)
     marched = march(z, going, data, pattern, form, limits, ORDER_8, apart, None, trial, desk, sought)
-    if marched.steps == 0 or marched.crossings < 0:
+    rests = bool(pattern.span[0] == data.directions.shape[1])
+    if marched.steps == 0 or (marched.crossings < 0 and not rests):
         return marched, []
     curve, length = trial.curves[marched.steps - 1], float(trial.lengths[marched.steps - 1])
     before = data._replace(given_at=data.given_at + data.given_rate * float(trial.lengths[: marched.steps - 1].sum()))
-    count = real(curve, length, marched.crossings, before, pattern, desk, sought, limits.rtol)
-    return marched, happenings(curve, count, sought, before, pattern)
+    count = real(curve, length, max(0, marched.crossings), before, pattern, desk, sought, limits.rtol)
+    return marched, happenings(curve, count, sought, before, pattern, length)
 
 
 def _only(pattern: Pattern, h: int, passive: int) -> Pattern:

@@ -210,25 +210,23 @@ def _drawn_from_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, pulls:
     )
 
 
-def leaving_zero(z: np.ndarray, pattern: Pattern, data: Data, rows: Iterable[int]) -> set[int]:
+def leaving_zero(z: np.ndarray, pattern: Pattern, data: Data, rows: Int[np.ndarray, "some"]) -> Int[np.ndarray, "left"]:
     """Those of some rows at rest at w = 0 that something draws away at ``z``.
 
     With one output only the sign of v and the sides of repelling lines count, in which few rows differ.
     """
     dim, pulls = data.directions.shape[1], pulls_of(z, data, pattern.side)
-    known: dict[bytes, bool] = {}
-    leaving = set()
-    for h in rows:
-        second = np.sign(z[h, dim:]) if data.outputs == 1 else z[h, dim:]
-        strength, side = second @ pulls.q, pattern.side[h]
-        key = np.concatenate([second, side[strength >= 0]]).tobytes()
-        if key not in known:
-            given = data.directions, strength, (second @ pulls.p) @ data.directions, side
-            # What is asked after every step begins where it rested; what would be done about it has the last word.
-            known[key] = still_rests(*given) or from_zero(*given, np.zeros(len(side), dtype=bool), rests=True).rests
-        if not known[key]:
-            leaving.add(h)
-    return leaving
+    second = np.sign(z[rows, dim:]) if data.outputs == 1 else z[rows, dim:]
+    strength, side = second @ pulls.q, pattern.side[rows]
+    kinds = np.column_stack([second, np.where(strength >= 0, side, 0.0)])
+    _, some, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+    leaves = []
+    for n in some.tolist():
+        given = data.directions, strength[n], (second[n] @ pulls.p) @ data.directions, side[n]
+        # What is asked after every step begins where it rested; what would be done about it has the last word.
+        rests = still_rests(*given) or from_zero(*given, np.zeros(len(side[n]), dtype=bool), rests=True).rests
+        leaves.append(not rests)
+    return rows[np.array(leaves, dtype=bool)[kind.ravel()]]
 
 
 def _leaves_zero(z: np.ndarray, pattern: Pattern, data: Data, h: int, pulls: Pulls) -> Happened:
