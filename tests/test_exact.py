@@ -75,7 +75,8 @@ class TestManyNeuronsAtZero:
     def test_steps_do_not_become_more_with_the_width(self) -> None:
         """Where each that came to w = 0 and each that left it cut a step, there were 152 and 531."""
         narrow, wide = (
-            bf.gradient_flow(Network.init([2, width, 1], 0.0, 1e-3, 0), self.data(), until=20.0) for width in (400, 1600)
+            bf.gradient_flow(Network.init([2, width, 1], 0.0, 1e-3, 0), self.data(), until=20.0)
+            for width in (400, 1600)
         )
         assert np.count_nonzero(wide.events.kinds == "branch") > 1000
         assert wide.counts.accepted <= 1.5 * narrow.counts.accepted

@@ -106,6 +106,19 @@ def test_descent_is_judged_for_its_numbers_alone() -> None:
     assert doctored(run, weights=(changed(first, (1, 0, 0), np.nan), second)).status.name == "not finite"
 
 
+@pytest.mark.parametrize(
+    ("samples", "width", "rtol", "method"),
+    [(6, 5000, 1e-6, "exact"), (30, 5000, 1e-6, "exact"), (31, 5000, 1e-6, "bosh3"), (100, 100, 1e-3, "exact"),
+     (30, 5000, 1e-3, "rkc"), (300, 100, 1e-6, "bosh3")],
+)  # fmt: skip
+def test_few_lines_are_for_the_exact_flow_at_any_width(samples: int, width: int, rtol: float, method: str) -> None:
+    """But where few digits are asked for, steps across crossings are quicker than to meet each."""
+    rng = np.random.default_rng(0)
+    data = bf.Dataset(rng.normal(size=(samples, 3)), rng.normal(size=samples))
+    run = bf.gradient_flow(bf.Network.init([3, width, 1], 0.0, 1e-3, 0), data, until=1e-6, save=1, rtol=rtol)
+    assert run.settings["method"] == method
+
+
 class TestAutoGoesOn:
     """Where the exact flow fails, adaptive steps do the work, and the result says so."""
 

@@ -18,7 +18,7 @@ from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._parting import on_own_sides, strains
 from biasfree.dynamics.exact._pattern_keys import keys_of_neurons, keys_of_rows
 from biasfree.dynamics.exact._riders import LIGHT, closest, felt_lines, may_ride, outputs_of
-from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, heading, leaving_zero, nobody_slides, resting, with_more
+from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, heading, nobody_slides, with_more
 from biasfree.dynamics.exact._still import still
 from biasfree.dynamics.exact._ways import Happening
 from biasfree.native import address
@@ -182,11 +182,6 @@ class Carried:
         else:
             self._form = None
         return [Noted(self.groups.groups[h].members, line, kind) for line, kind in happened.events]
-
-    def depart(self) -> list[Noted]:
-        """Rows at rest at w = 0 that something draws away here go; what they do."""
-        rows = leaving_zero(self.z, self.pattern, self.data, resting(self.pattern, self.dim))
-        return [noted for h in rows.tolist() for noted in self.decide(h, _NOBODY)]
 
     def joined(self, step: Joined) -> list[tuple[float, Noted]]:
         """Rows that crossed lines unfelt or went alone are as at the step's end; what happened, and at which x."""

@@ -22,7 +22,7 @@ from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import Merged
 from biasfree.dynamics.exact._methods import ORDER_8, Method
 from biasfree.dynamics.exact._pace import Pace
-from biasfree.dynamics.exact._sliding import resting
+from biasfree.dynamics.exact._sliding import leaving_zero, resting
 from biasfree.dynamics.exact._travel import Travelled
 from biasfree.switching import Switches
 
@@ -226,8 +226,9 @@ class State:
         now = self.carried
         rested = event.kind == "slide" and event.row in resting(now.pattern, now.dim)
         self.note(self.time, now.decide(event.row, event.lines))
-        if rested:  # others are drawn away at the same moment
-            self.note(self.time, now.depart())
+        if rested:  # others may be drawn away at the same moment
+            for h in leaving_zero(now.z, now.pattern, now.data, resting(now.pattern, now.dim)).tolist():
+                self.note(self.time, now.decide(h, event.lines))
         self._flood = self._flood + 1 if self.time <= began * (1 + _NO_TIME) else 0
         self.pace.met_event(self.time - self.last_event)
         self.last_event = self.time
