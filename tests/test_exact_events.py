@@ -338,12 +338,13 @@ class TestDecisions:
 
 @pytest.mark.parametrize("length", [0.25, 2.0])
 def test_a_row_alone_is_let_go_from_zero_by_the_pulls_of_that_moment(length: float) -> None:
-    """Two lines at right angles, q = -1/2 on both: it rests as long as |p| is below that, p = (x, 0) along the curve."""
+    """Two lines at right angles, q = -1/2 on both: it rests while |p| is below that; along the curve p = (x, 0)."""
     data, x = square_data(np.eye(2), [1.0, 1.0]), np.linspace(0, 1, 8)
     given = np.stack([np.stack([x, 0 * x], axis=1), np.full((8, 2), -0.5)], axis=1)
     data = data._replace(given=given, given_at=0.2, given_rate=0.5 / length)
     sides = np.zeros((1, 2))
-    pattern = written(nobody_slides(sides, np.arange(1), 2), data, 0, sides[0], np.zeros(2, dtype=bool), everything=True)
+    free = nobody_slides(sides, np.arange(1), 2)
+    pattern = written(free, data, 0, sides[0], np.zeros(2, dtype=bool), everything=True)
     curve, sought = np.array([0.0, 0.0, 1.0]) * np.ones((8, 1, 3)), Sought.room(4, 0)
     events = happenings(curve, 0, sought._replace(ended=np.full_like(sought.ended, 2.0)), data, pattern, length)
     assert [(event.kind, event.row) for event in events] == [("slide", 0)]

@@ -583,7 +583,7 @@ class TestStartsOnLines:
         rng = np.random.default_rng([seed, 77])
         dim, samples, slope = int(rng.integers(2, 5)), int(rng.integers(3, 9)), float(rng.choice([0.0, 0.3, 0.8]))
         inputs, axes = rng.normal(size=(samples, dim)), min(int(rng.integers(1, dim + 1)), samples)
-        inputs[:axes] = np.eye(dim)[:axes] * rng.choice([1.0, 2.0], size=(axes, 1))
+        inputs[:axes] = np.eye(dim)[:axes] * rng.choice([-2.0, -1.0, 1.0, 2.0], size=(axes, 1))
         targets, width = rng.normal(size=samples), 501 // samples + 1
         first, second = rng.normal(size=(width, dim)), rng.normal(size=width)
         first[:, :axes][rng.random((width, axes)) < 0.5] = 0.0
@@ -630,6 +630,32 @@ class TestStartsOnLines:
         assert len(others) > 0.7 * len(first)
         assert (np.abs(closed - truth).max(axis=1) < room)[others].all()
         assert (np.abs(closed - steps).max(axis=1) < 1e-4 * np.abs(truth).max(axis=1))[others].all()
+
+    @pytest.mark.parametrize("outputs", [1, 2])
+    @pytest.mark.parametrize("scale", [0.1, 1e-8])
+    def test_it_does_not_matter_which_way_the_axes_point(self, outputs: int, scale: float) -> None:
+        """Entries of inputs and weights are whole numbers, many of them zero; a fifth used to go another way."""
+        branches = 0
+        for seed in range(30):
+            rng = np.random.default_rng([seed, outputs])
+            dim, samples, width = (int(rng.integers(2, most)) for most in (4, 6, 5))
+            inputs = rng.choice([-2.0, -1.0, 0.0, 0.0, 1.0, 2.0], (samples, dim))
+            inputs[~inputs.any(axis=1)] = 1.0
+            targets = rng.standard_normal((samples, outputs)) if outputs > 1 else rng.standard_normal(samples)
+            first, second = rng.choice([-1.0, 0.0, 0.0, 1.0], (width, dim)), rng.standard_normal((outputs, width))
+            first[~first.any(axis=1)] = 1.0
+            found = []
+            for mirror in (np.ones(dim), -np.ones(dim), rng.choice([-1.0, 1.0], dim)):
+                start = Network([scale * first * mirror, scale * second], 0.3 * (seed % 2))
+                options = {"until": 3.0 if scale > 1e-3 else 30.0, "save": 5, "rtol": 1e-8, "method": "exact"}
+                run = flow(start, bf.Dataset(inputs * mirror, targets), **options)
+                found.append((run.weights[0] * mirror, "branch" in run.events.kinds))
+            (one, told), *others = found
+            for other, also in others:
+                np.testing.assert_allclose(other, one, rtol=0, atol=1e-6 * np.abs(one).max())
+                assert also == told
+            branches += told
+        assert branches >= 3
 
     def test_neurons_on_a_line_whose_v_differ_in_sign_are_not_one(self) -> None:
         """Parallel to one whose v is positive, one with v = 0 slid with it, though its own v becomes negative."""

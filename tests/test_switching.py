@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 import biasfree as bf
 from biasfree import Network, theory
-from biasfree.switching import WORK, Runner, Settled, _neurons, from_zero, settle, still_rests
+from biasfree.switching import WORK, Runner, Settled, _neurons, from_zero, settle, start_on, still_rests
 from biasfree.switching._box import least_pull
 from biasfree.switching._compiled import solved
+from biasfree.switching._filippov import Start
 from biasfree.switching._sums import first_zero
 
 
@@ -178,7 +179,7 @@ def test_lines_of_a_plane_that_are_met_at_once_against_small_steps(seed: int) ->
     """A neuron slides on one of them to where all meet. It used to decide on one after the other, and to forget those
     it had just passed when a later decision turned it back."""
     directions, strength, drift, first, second = a_neuron_and_lines_in_a_plane(seed)
-    runner = Runner(directions, strength, drift, first[None], np.array([second]))
+    runner = Runner(directions, strength, drift, 0 * strength, first[None], np.array([second]))
     runner.advance_all(2.0)
     assert not runner.stuck
     w, v, size = runner.segments().at(2.0, 1)
@@ -192,7 +193,7 @@ def test_lines_of_a_plane_that_are_met_at_once_against_small_steps(seed: int) ->
 
 def test_more_than_one_way_out_of_where_lines_of_a_plane_meet_is_a_branch() -> None:
     directions, strength, drift, first, second = a_neuron_and_lines_in_a_plane(93)
-    runner = Runner(directions, strength, drift, first[None], np.array([second]))
+    runner = Runner(directions, strength, drift, 0 * strength, first[None], np.array([second]))
     runner.advance_all(2.0)
     table = runner.switches()
     assert (strength[table.lines[table.kinds == "branch"]] > 0).all()
@@ -215,7 +216,7 @@ def a_neuron_on_lines(seed: int, lies_on: int = 1) -> tuple[np.ndarray, ...]:
 def test_a_start_on_a_line_that_repels_goes_where_it_is_pulled(seed: int) -> None:
     """The other side was taken, whatever pulled at it, and the line was never met again."""
     directions, strength, drift, first, second = a_neuron_on_lines(seed)
-    runner = Runner(directions, strength, drift, first[None], np.array([second]))
+    runner = Runner(directions, strength, drift, 0 * strength, first[None], np.array([second]))
     runner.advance_all(0.2)
     w, _, size = runner.segments().at(0.2, 1)
     for _ in range(2000):
@@ -225,8 +226,35 @@ def test_a_start_on_a_line_that_repels_goes_where_it_is_pulled(seed: int) -> Non
 
 
 def test_a_neuron_that_is_turned_back_for_ever_is_said_to_be_stuck(monkeypatch) -> None:
-    monkeypatch.setattr(_neurons, "where_many_meet", lambda *given: Settled(given[4], given[5], []))
-    directions, strength, drift, first, second = a_neuron_on_lines(6, lies_on=2)
-    runner = Runner(directions, strength, drift, first[None], np.array([second]))
+    """Where a decision put it on a side that leads back, and the next one changed nothing: no rule does so."""
+    unchanged = lambda *given: Settled(given[4], given[5], [])  # noqa: E731
+    monkeypatch.setattr(_neurons, "where_many_meet", unchanged)
+    monkeypatch.setattr(_neurons, "start_on", lambda *given: Start(Settled(-given[4], given[4] == 0, []), []))
+    neuron = [[0.0, 1.0]], [1.0]
+    runner = Runner(np.eye(2)[:1], np.array([0.1]), np.array([1.0, 0.5]), np.zeros(1), *map(np.array, neuron))
     runner.advance_all(1.0)
     assert runner.stuck
+
+
+def test_a_start_on_a_line_against_all_that_it_may_be() -> None:
+    """One line and pulls of all kinds, on it and beside it; ς is what ẇ leads to, and the other one is told."""
+    e, rng, seen = np.eye(2)[:1], np.random.default_rng(0), set()
+    for _ in range(300):
+        q, kink, u = rng.choice([-1.0, 0.0, 1.0]), rng.choice([-1.0, 0.0, 1.0]), float(rng.integers(-2, 3))
+        settled, either = start_on(
+            e, np.array([q]), np.array([u, 0.3]), np.array([kink]), np.ones(1), np.zeros(1, dtype=int), 1e-9
+        )
+        side = float(settled.side[0])
+        if u - q >= 0 and u + q <= 0 and q < 0:  # both lead back
+            assert side == pytest.approx(-u / q)
+            assert bool(settled.sliding[0]) == (abs(side) < 1)
+        else:
+            assert side * (u + side * q) >= 0  # it does not lead back
+        both = u - q <= 0 <= u + q and q > 0
+        assert either == ([0] if both else [])
+        if both and u + kink:
+            assert side == np.sign(u + kink)  # as descent
+        elif both and u:
+            assert side == -np.sign(u)  # where less pulls
+        seen.add((both, bool(settled.sliding[0]), side))
+    assert len(seen) >= 5

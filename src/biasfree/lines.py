@@ -63,7 +63,11 @@ class Lines:
         terms = (np.abs(self.position) * values.T).T
         even, mass = self.total(terms), self.total(np.abs(terms))
         remaining = (np.abs(even) > _LEFT * mass).reshape(len(self), -1).any(axis=1)
-        return self.total((self.position * values.T).T).T @ self.directions, even, np.flatnonzero(remaining)
+        return self.odd(values).T @ self.directions, even, np.flatnonzero(remaining)
+
+    def odd(self, values: Float[np.ndarray, "vectors *outputs"]) -> Float[np.ndarray, "lines *outputs"]:
+        """Σv_i t_i of each line."""
+        return self.total((self.position * values.T).T)
 
     def pairs_up(self, targets: Float[np.ndarray, "vectors *outputs"]) -> bool:
         """Whether on every line Σt|t| = 0 and Σ|t|y = 0, as on symmetric data: odd and even part never meet there.

@@ -165,29 +165,52 @@ def settle(
 
 
 class Start(NamedTuple):
-    """Where a neuron that starts on a line has come from: it goes on from there as one that has just met the line.
+    """What a neuron does that starts on lines.
 
     Attributes:
-        side: ς.
-        either: it may leave to either side, or stay where σ'(0) is the slope: a branch.
+        settled: ς, and the lines it slides on, which are its events.
+        either: of the lines, those that it may leave to either side, or stay on: branches.
     """
 
-    side: float
-    either: bool
+    settled: Settled
+    either: list[int]
 
 
 def start_on(
     directions: Float[np.ndarray, "lines dim"],
     strength: Float[np.ndarray, "lines"],
     drift: Float[np.ndarray, "dim"],
+    at_kink: Float[np.ndarray, "lines"],
     side: Float[np.ndarray, "lines"],
-    line: int,
+    lies: Int[np.ndarray, "some"],
     noise: float,
 ) -> Start:
-    """From the negative side, if that pushes across, else from the positive one; ``strength`` and ``drift`` times v."""
-    others = np.where(np.arange(len(side)) == line, 0.0, side * strength)
-    across, own = float(directions[line] @ (drift + others @ directions)), float(strength[line])
-    return Start(-1.0 if across - own > noise else 1.0, across - own <= noise < across + own)
+    """Where a neuron goes from lines that it starts on: where descent goes, whose σ'(0) is the slope.
+
+    Args:
+        directions: d_l.
+        strength: q_l times v.
+        drift: u, likewise.
+        at_kink: what stands for ς q on a line that w lies on, likewise: −(b/a)p, since σ' is a − b for all samples.
+        side: ς; those of lines that it lies on do not count.
+        lies: lines that it lies on.
+        noise: a velocity that is nothing.
+    """
+    on, side = directions[lies], side.copy()
+    side[lies] = 0.0
+    rest = drift + (side * strength) @ directions
+    ahead = on @ (rest + at_kink[lies] @ on)
+    side[lies] = np.where(np.abs(ahead) > noise, np.sign(ahead), 0.0)
+    # Descent would stay. So does one that goes to the side on which nothing, or less, pulls it across.
+    undecided = lies[side[lies] == 0]
+    across, own = directions[undecided] @ (drift + (side * strength) @ directions), strength[undecided]
+    side[undecided] = np.where(np.abs(across - own) <= np.abs(across + own), -1.0, 1.0)
+    settled = where_many_meet(directions, strength, drift, 1.0, side, np.zeros(len(side), dtype=bool), lies)
+    pushed = settled.side[lies] * (on @ (drift + (settled.side * strength) @ directions))
+    other = 2 * strength[lies] - pushed  # beyond the line, on the other side
+    either = lies[~settled.sliding[lies] & (strength[lies] > noise) & (other >= -noise)]
+    events = [(line, "slide") for line in lies[settled.sliding[lies]].tolist()]
+    return Start(replace(settled, events=events), either.tolist())
 
 
 def where_many_meet(

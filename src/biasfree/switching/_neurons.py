@@ -138,11 +138,13 @@ class Runner:
         directions: Float[np.ndarray, "lines dim"],
         strength: Float[np.ndarray, "lines"],
         drift: Float[np.ndarray, "dim"],
+        at_kink: Float[np.ndarray, "lines"],
         first: Float[np.ndarray, "width dim"],
         second: Float[np.ndarray, "width"],
     ) -> None:
-        """Lines d_l with b k_l, κaβ, and the neurons' weights."""
+        """Lines d_l with b k_l, κaβ, what stands for ς b k_l where w lies on a line (``start_on``), and the weights."""
         self.directions, self.strength, self.drift = map(np.ascontiguousarray, (directions, strength, drift))
+        self._at_kink = at_kink
         self._transposed = np.ascontiguousarray(self.directions.T)
         self._gram = self.directions[: _GRAM if len(directions) <= _GRAM else 0] @ self.directions.T
         width = len(first)
@@ -258,15 +260,14 @@ class Runner:
 
     def _begin_on(self, h: int, lines: np.ndarray) -> None:
         """Choose ς on the lines that the neuron starts on; where it may leave to either side is a branch."""
-        start = None
-        if len(lines) == 1:
-            heading, line = self._heading(h), int(lines[0])
-            noise = ROUNDING * (np.linalg.norm(self.drift) + np.abs(self.strength).sum())
-            start = start_on(self.directions, heading * self.strength, heading * self.drift, self.side[h], line, noise)
-            self.side[h, line] = start.side
-        self._settle(h, lines)
-        if start is not None and start.either:
-            self._log(h, line, "branch")
+        heading = self._heading(h)
+        noise = ROUNDING * (np.linalg.norm(self.drift) + np.abs(self.strength).sum())
+        pulls = heading * self.strength, heading * self.drift, heading * self._at_kink
+        settled, either = start_on(self.directions, *pulls, self.side[h], lines, noise)
+        self.side[h], self.sliding[h] = settled.side, settled.sliding
+        self.touching[h] &= ~settled.sliding
+        for line, kind in [*settled.events, *((line, "branch") for line in either)]:
+            self._log(h, line, kind)
 
     def _settle(self, h: int, met: np.ndarray) -> None:
         """Choose ς on the lines the neuron slides on or has just met, by Filippov's rule."""

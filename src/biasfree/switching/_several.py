@@ -118,11 +118,12 @@ class SeveralRunner:
         directions: Float[np.ndarray, "lines dim"],
         strength: Float[np.ndarray, "lines outputs"],
         drift: Float[np.ndarray, "outputs dim"],
+        at_kink: Float[np.ndarray, "lines outputs"],
         first: Float[np.ndarray, "width dim"],
         second: Float[np.ndarray, "width outputs"],
     ) -> None:
-        """Lines d_l with q_l, Uᵀ, and the neurons' weights."""
-        self.directions, self.strength, self.drift = directions, strength, drift
+        """Lines d_l with q_l, Uᵀ, what stands for ς q_l where w lies on a line (``start_on``), and the weights."""
+        self.directions, self.strength, self.drift, self._at_kink = directions, strength, drift, at_kink
         self._floor = ROUNDING * float(np.linalg.norm(drift) + np.linalg.norm(strength, axis=1).sum())
         size = np.abs(np.column_stack([first, second])).max(axis=1)
         size = np.where(size > 0, size, 1.0)
@@ -220,7 +221,7 @@ class SeveralRunner:
         v, dim = self.second[h], self.first.shape[1]
         pull = self._free_pull(h)
         becomes = self.first[h] @ pull  # to that the lines it lies on add nothing
-        if np.abs(v).max() * np.abs(pull).max() <= NO_SECOND * np.abs(becomes).max():
+        if becomes.any() and np.abs(v).max() * np.abs(pull).max() <= NO_SECOND * np.abs(becomes).max():
             v = becomes
         held = np.flatnonzero(self.sliding[h])
         strength, drift = self.strength @ v, v @ self.drift
@@ -235,13 +236,12 @@ class SeveralRunner:
         if met.size:
             basis = np.linalg.qr(self.directions[np.concatenate([held, met])].T)[0]
             self.first[h] -= basis @ (basis.T @ self.first[h])
-        if begins and len(met) == 1:
-            size = float(np.linalg.norm(v))
-            start = start_on(self.directions, strength, drift, side, int(met[0]), self._floor * size)
-            side[met] = start.side
-            if start.either:
-                self._events.append((0.0, h, int(met[0]), "branch"))
-        settled = settle(self.directions, strength, drift, 1.0, side, self.sliding[h], met)
+        if begins:
+            noise = self._floor * float(np.linalg.norm(v))
+            settled, either = start_on(self.directions, strength, drift, self._at_kink @ v, side, met, noise)
+            self._events += [(0.0, h, line, "branch") for line in either]
+        else:
+            settled = settle(self.directions, strength, drift, 1.0, side, self.sliding[h], met)
         self.side[h], self.sliding[h] = settled.side, settled.sliding
         self._events += [(float(self.time[h]), h, line, kind) for line, kind in settled.events]
 

@@ -112,8 +112,10 @@ def early_flow(
     """
     first, second, a = two_layers(network, dataset)
     grouped = lines(dataset.inputs)
-    drift, strength, kept = grouped.pulls(losses.get(loss).initial_pull / dataset.samples * dataset.targets)
-    runner = Runner(grouped.directions[kept], (1 - a) * strength[kept], a * drift, first, second)
+    residuals = losses.get(loss).initial_pull / dataset.samples * dataset.targets
+    drift, strength, kept = grouped.pulls(residuals)
+    pulls = (1 - a) * strength[kept], a * drift, (a - 1) * grouped.odd(residuals)[kept]
+    runner = Runner(grouped.directions[kept], *pulls, first, second)
     while runner.advance(until):
         if progress is not None:
             progress(1 - runner.open.mean())

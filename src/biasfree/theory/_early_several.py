@@ -96,9 +96,11 @@ def early_flow_several(
     measure = losses.get(loss)
     residual = measure.initial_residual(measure.encoded(dataset.targets)).reshape(dataset.samples, -1)
     grouped = lines(dataset.inputs)
-    drift, strength, kept = grouped.pulls(residual / dataset.samples)
+    residual /= dataset.samples
+    drift, strength, kept = grouped.pulls(residual)
     kept = kept[:0] if a == 1 else kept
-    runner = SeveralRunner(grouped.directions[kept], (1 - a) * strength[kept], a * drift, first, second.T)
+    pulls = (1 - a) * strength[kept], a * drift, (a - 1) * grouped.odd(residual)[kept]
+    runner = SeveralRunner(grouped.directions[kept], *pulls, first, second.T)
     runner.advance_all(until)
     if runner.stuck:
         raise ArithmeticError(UNDECIDED)

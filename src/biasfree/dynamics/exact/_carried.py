@@ -13,16 +13,15 @@ from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of
 from biasfree.dynamics.exact._groups import Formed, several, singles
-from biasfree.dynamics.exact._kernels import ROUNDING, engine, line_forces
+from biasfree.dynamics.exact._kernels import engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths
 from biasfree.dynamics.exact._parting import on_own_sides, strains
 from biasfree.dynamics.exact._pattern_keys import keys_of_neurons, keys_of_rows
 from biasfree.dynamics.exact._riders import LIGHT, closest, felt_lines, may_ride, outputs_of
-from biasfree.dynamics.exact._sliding import ON_A_LINE, decide, flipped, heading, nobody_slides, with_more
+from biasfree.dynamics.exact._sliding import ON_A_LINE, begin_on, decide, flipped, nobody_slides, with_more
 from biasfree.dynamics.exact._still import still
 from biasfree.dynamics.exact._ways import Happening
 from biasfree.native import address
-from biasfree.switching import start_on
 
 _MANY_SIDES = 20_000  # lines × neurons from which riders are worth having; chosen
 _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider; chosen, small beside rtol
@@ -83,35 +82,22 @@ class Carried:
         noted: list[Noted] = []
         if not self.linear:
             near = np.abs(products) <= ON_A_LINE * np.abs(self.z[:active, : self.dim]).max(axis=1, initial=0)[:, None]
-            for h in np.flatnonzero(near.any(axis=1)).tolist():
-                noted += self._begin_on(h, np.flatnonzero(near[h]))
+            begin = np.flatnonzero(near.any(axis=1)).tolist()
+            for h, neuron in [(h, self.groups.groups[h].members[0]) for h in begin]:
+                noted += self._begin_on(int(self.groups.row_of[neuron]), np.flatnonzero(near[h]))
         return noted
 
     def _begin_on(self, h: int, lines: np.ndarray) -> list[Noted]:
-        """A row that starts on lines, with σ'(0) = slope, or at w = 0: what it does there, if not simply go.
-
-        It passed nothing, so that crossings are not told of. But one that may go to either side has come to a branch.
-        """
-        z, side = self.z[h], self.pattern.side[h]
-        pulls = pulls_of(self.z, self.data, self.pattern.side)
-        second = heading(z[self.dim :], z[: self.dim] @ pulls.matrices[h], pulls.matrices[h])
-        strength = second @ pulls.q
-        if not z[: self.dim].any():
-            # All lines are met at once, and none was passed: it comes from where it is pulled to.
-            ahead = self.data.directions @ ((second @ pulls.p) @ self.data.directions)
-            side[:] = np.where(ahead < 0, 1.0, -1.0)
-            self._pulls = None
-            return self.decide(h, lines)
-        start = None
-        if len(lines) == 1:
-            drift, noise = (second @ pulls.p) @ self.data.directions, ROUNDING * float(lengths(second)) * pulls.scale
-            start = start_on(self.data.directions, strength, drift, side, int(lines[0]), noise)
-            side[lines] = start.side
-            self._pulls = None
-        noted = [event for event in self.decide(h, lines) if event.kind != "cross"]
-        if start is not None and start.either:
-            return [Noted(self.groups.groups[h].members, int(lines[0]), "branch")]
-        return noted
+        """A row that starts on lines, or at w = 0: what it does there, if not simply go."""
+        riders = self.riders[self.groups.row_of[self.riders] == h]
+        if riders.size:
+            neuron = self.groups.groups[h].members[0]
+            self._let_off(riders)
+            h = int(self.groups.row_of[neuron])
+        z, self._form = self.z.copy(), None
+        begun = begin_on(z, self.pattern, self.data, h, lines)
+        self.z, self.pattern = z, begun.pattern
+        return [Noted(self.groups.groups[h].members, line, kind) for line, kind in begun.events]
 
     def _grouped(self, neurons: np.ndarray) -> _merging.Merged:
         data, lines = self.data, len(self.data.directions)

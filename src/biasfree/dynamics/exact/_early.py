@@ -113,8 +113,9 @@ def early_phase(
         until: the run's end.
     """
     a = 0.5 * (1 + slope)
-    drift, strength, kept = grouped.pulls(losses.get(loss).initial_residual(targets) / (len(targets) * scale))
-    drift, strength = a * drift, (1 - a) * strength
+    residuals = losses.get(loss).initial_residual(targets) / (len(targets) * scale)
+    drift, strength, kept = grouped.pulls(residuals)
+    drift, strength, at_kink = a * drift, (1 - a) * strength, (a - 1) * grouped.odd(residuals)
     dim = grouped.directions.shape[1]
     kept, outputs = kept[:0] if a == 1 else kept, neurons.shape[1] - dim
     fastest = float(np.linalg.norm(drift) + np.linalg.norm(strength[kept].reshape(len(kept), outputs), axis=1).sum())
@@ -122,10 +123,11 @@ def early_phase(
         return None
     runner: Runner | SeveralRunner
     if outputs == 1:
-        one = drift.reshape(dim), strength[kept].reshape(-1)
-        runner = Runner(grouped.directions[kept], one[1], one[0], neurons[:, :-1], neurons[:, -1])
+        one = strength[kept].reshape(-1), drift.reshape(dim), at_kink[kept].reshape(-1)
+        runner = Runner(grouped.directions[kept], *one, neurons[:, :-1], neurons[:, -1])
     else:
-        runner = SeveralRunner(grouped.directions[kept], strength[kept], drift, neurons[:, :dim], neurons[:, dim:])
+        several = strength[kept], drift, at_kink[kept]
+        runner = SeveralRunner(grouped.directions[kept], *several, neurons[:, :dim], neurons[:, dim:])
     left = _BUDGET * rtol * (_BY_LOSS if scale != 1 else 1.0)
     curvature = losses.get(loss).curvature * power / scale
     time = 0.0

@@ -17,7 +17,7 @@ from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of
 from biasfree.dynamics.exact._kernels import ROUNDING
 from biasfree.dynamics.exact._lengths import lengths
-from biasfree.switching import NO_SECOND, Settled, from_zero, settle, still_rests
+from biasfree.switching import NO_SECOND, Settled, from_zero, settle, start_on, still_rests
 
 ON_A_LINE = 1e-12  # |wᵀd|/‖w‖ of a row that lies on a line; bound: sums of a thousand terms round to 1e-13
 _VANISHED = 1e-9  # ‖v‖/‖w‖ of a sliding row whose v is zero: events are located to 1e-15 of a step
@@ -82,11 +82,37 @@ def decide(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h
     return Happened(new, settled.events)
 
 
+def begin_on(z: Float[np.ndarray, "rows columns"], pattern: Pattern, data: Data, h: int, lies: np.ndarray) -> Happened:
+    """Row ``h`` starts on lines, with σ'(0) = slope, or at w = 0; rows of ``z`` change in place.
+
+    It passed nothing, so that crossings are not told of. But one that may go to either side has come to a branch.
+    """
+    dim, active = data.directions.shape[1], len(pattern.side)
+    w, was = z[h, :dim], lengths(z[h, :dim])
+    if w.any():
+        _put_on(w, data.directions[lies])
+    pulls = pulls_of(z, data, pattern.side)
+    second = heading(z[h, dim:], w @ pulls.matrices[h], pulls.matrices[h])
+    drift = (second @ pulls.p) @ data.directions
+    if lengths(w) <= _LAST * was:
+        # All lines are met at once, and none was passed: it comes from where it is pulled to.
+        w[:], side = 0.0, pattern.side.copy()
+        side[h] = np.where(data.directions @ drift < 0, 1.0, -1.0)
+        return decide(z, pattern._replace(side=side), data, h, lies)
+    at_kink, noise = -data.b / data.a * (second @ pulls.p), ROUNDING * float(lengths(second)) * pulls.scale
+    settled, either = start_on(data.directions, second @ pulls.q, drift, at_kink, pattern.side[h], lies, noise)
+    new = written(pattern, data, h, settled.side, settled.sliding)
+    own, basis = active + np.flatnonzero(pattern.owner[active:] == h), new.basis[h, : new.span[h]]
+    z[own, :dim] -= (z[own, :dim] @ basis.T) @ basis
+    return Happened(new, settled.events + [(line, "branch") for line in either])
+
+
 def heading(
     second: Float[np.ndarray, "outputs"], way: Float[np.ndarray, "outputs"], matrix: Float[np.ndarray, "dim outputs"]
 ) -> Float[np.ndarray, "outputs"]:
     """v, or where that is nothing its ``way`` wᵀM: what it becomes, to which lines that w lies on add nothing."""
-    return way if lengths(second) * np.abs(matrix).max() <= NO_SECOND * lengths(way) else second
+    nothing = way.any() and lengths(second) * np.abs(matrix).max() <= NO_SECOND * lengths(way)
+    return way if nothing else second
 
 
 def _all_met(
