@@ -265,6 +265,18 @@ class TestStops:
 
 
 class TestEdges:
+    @pytest.mark.parametrize("scale", [0.1, 1e-6])
+    def test_transposed_arrays_are_as_good_as_others(self, scale: float) -> None:
+        """A small start in closed form raised a TypeError."""
+        rng = np.random.default_rng(0)
+        first, second, inputs = rng.normal(size=(2, 30)), rng.normal(size=(30, 1)), rng.normal(size=(2, 40))
+        given = (scale * first.T, scale * second.T, inputs.T), rng.normal(size=40)
+        copied = tuple(np.ascontiguousarray(each) for each in given[0]), given[1]
+        one, two = (
+            bf.gradient_flow(Network([w, v], 0.2), bf.Dataset(x, y), until=3.0) for (w, v, x), y in (given, copied)
+        )
+        np.testing.assert_array_equal(one.weights[0], two.weights[0])
+
     def test_a_start_that_fits_exactly_stays(self) -> None:
         run = bf.gradient_flow(Network([[[2.0]], [[0.5]]], 1.0), bf.Dataset([[1.0]], [1.0]), until=3.0)
         assert run.status.name == "reached"

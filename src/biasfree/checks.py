@@ -96,12 +96,12 @@ def finite(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def numeric(array: Any, what: str) -> np.ndarray:
-    """Return ``array`` as float64, or raise ValueError when its entries are not numbers."""
+    """Return a copy of ``array`` as float64, row by row, or raise ValueError when its entries are not numbers."""
     try:
         raw = np.asarray(array)
         if raw.dtype.kind not in "biuf":
             raise TypeError(raw.dtype)
-        return np.array(raw, dtype=np.float64)
+        return np.array(raw, dtype=np.float64, order="C")  # C takes no other order, as of a transposed matrix
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what} must be an array of real numbers, got {_shown(array)}.") from error
 
