@@ -745,8 +745,8 @@ class TestRiders:
         with pytest.MonkeyPatch.context() as patch:
             plain = _carried.Carried._grouped
 
-            def watched(self, neurons):
-                found = plain(self, neurons)
+            def watched(self, neurons, known):
+                found = plain(self, neurons, known)
                 boarded.append(len(self.riders))
                 return found
 

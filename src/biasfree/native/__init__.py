@@ -27,7 +27,7 @@ _TYPES: dict[str, Any] = {"p": ctypes.c_void_p, "d": ctypes.c_double, "i": ctype
 # are pointers, whole numbers and numbers (``tests/test_both_languages.py`` compares all this with the C sources).
 _FUNCTIONS = {
     None: (
-        "alike(ppiidiip) alone(pppppppppppp) along(ippppiipipp) attempt(iidddppppppppp) bend(ipppppppp) chain(p) "
+        "alike(pppiiddiip) alone(pppppppppppp) along(ippppiipipp) attempt(iidddppppppppp) bend(ipppppppp) chain(p) "
         "collocate(dpppppp) deep_sizes(pipppp) deep_stages(pppdppippp) deep_velocity(ppppp) follow(pidppppppp) "
         "grouped(ippidpppp) levels(ipiipppp) light_paces(pppppp) march(ppppppppppppp) modes(pp) pace_free(pd) "
         "pace_met_event(pd) pace_went_short(pi) phis(ipip) places(ipdpppp) propagated(ipippdiipp) pull_parts(ppp) "

@@ -3,7 +3,7 @@
 from biasfree.switching._box import WORK
 from biasfree.switching._filippov import Settled, Switches, from_zero, settle, start_on, still_rests
 from biasfree.switching._neurons import NO_SECOND, ROUNDING, UNDECIDED, Runner, Segments
-from biasfree.switching._several import SeveralRunner
+from biasfree.switching._several import SeveralModes, SeveralRunner
 
 __all__ = [
     "NO_SECOND",
@@ -13,6 +13,7 @@ __all__ = [
     "Runner",
     "Segments",
     "Settled",
+    "SeveralModes",
     "SeveralRunner",
     "Switches",
     "from_zero",

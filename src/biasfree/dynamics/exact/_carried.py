@@ -1,6 +1,7 @@
 """The network as the exact flow carries it: few rows, the pattern they move by, and all neurons back from them."""
 
 import math
+from collections.abc import Callable
 from ctypes import byref
 from typing import NamedTuple
 
@@ -28,11 +29,17 @@ _UNMOVED = 0.1  # part of rtol by which a group's event may move a rider; chosen
 _PARALLEL = 0.1  # part of rtol that merging may cost: neurons √(rtol/10) apart change their part of the output by that
 _APART = 0.4  # part of rtol at which the squared differences within a group have outgrown it: twice the angle above
 _BEARS = 0.1  # part of a group's largest angle that lines may drive its neurons apart; chosen, small beside it
+# Part of a group's largest neuron that another one must have, with several outputs: its own difference, of which may
+# hang what grows on a plateau, must be no rounding of the largest. Chosen: of an angle of 3e-4 six digits are left.
+_LIGHTEST = 1e-6
 _HOPE = 1.0  # times that angle, how far rows may be apart of which neurons may merge; chosen
 _PARTS = 8  # groups that one is parted into; chosen: what is too large still is parted again
 _VANISHES = 1e-280  # bound: products of two such are no numbers any more; as VANISHED in native/light.c
 _NOBODY = np.zeros(0, dtype=np.int64)
 _DEAD = 3e-4  # part of rtol at which an even part is gone; chosen: a thousand such steps change less than rtol
+
+
+Known = Callable[[Int[np.ndarray, "members"]], Formed | None]  # groups whose differences have their own digits
 
 
 class Noted(NamedTuple):
@@ -58,21 +65,23 @@ class Carried:
         begun: what neurons did that began on a line, or at w = 0.
     """
 
-    def __init__(self, neurons: Float[np.ndarray, "width columns"], data: Data, rtol: float) -> None:
+    def __init__(
+        self, neurons: Float[np.ndarray, "width columns"], data: Data, rtol: float, known: Known | None = None
+    ) -> None:
         """Merge what is parallel at the start, and decide for neurons that lie on a line."""
         self.rtol, self.tolerance = rtol, float(np.sqrt(_PARALLEL * rtol))
         self.outgrown = _APART * rtol  # squared differences within a group, in units of its row, that part it
-        self.begun = self.begin(neurons, data)
+        self.begun = self.begin(neurons, data, known)
 
-    def begin(self, neurons: Float[np.ndarray, "width columns"], data: Data) -> list[Noted]:
-        """Start afresh from these neurons; returns what those on a line do."""
+    def begin(self, neurons: Float[np.ndarray, "width columns"], data: Data, known: Known | None = None) -> list[Noted]:
+        """Start afresh from these neurons, of which more may be ``known``; returns what those on a line do."""
         self.data, self.linear, self.dim = data, data.b == 0, data.directions.shape[1]
         self._form: Form | None = None
         self._pulls: tuple[np.ndarray, np.ndarray, Pulls] | None = None
         self.riders = np.zeros(0, dtype=np.int64)
         self.still = still(neurons, data)
         self.still_neurons = neurons[self.still].copy()
-        self.groups = _merging.reduced(neurons) if self.linear else self._grouped(neurons)
+        self.groups = _merging.reduced(neurons) if self.linear else self._grouped(neurons, known)
         self.z, owner = np.ascontiguousarray(self.groups.rows), self.groups.owner
         active = len(self.z) - len(owner)
         self.strain = np.zeros(active)
@@ -99,7 +108,7 @@ class Carried:
         self.z, self.pattern = z, begun.pattern
         return [Noted(self.groups.groups[h].members, line, kind) for line, kind in begun.events]
 
-    def _grouped(self, neurons: np.ndarray) -> _merging.Merged:
+    def _grouped(self, neurons: np.ndarray, known: Known | None) -> _merging.Merged:
         data, lines = self.data, len(self.data.directions)
         moves = np.ones(len(neurons), dtype=bool)
         moves[self.still] = False
@@ -117,9 +126,8 @@ class Carried:
                 taken = [np.concatenate([m, left[ride & (owner == g)]]) for g, m in enumerate(heavy)]
                 rest = _merging.alike(neurons, left[~ride], np.zeros(len(neurons)), self.tolerance)
                 return _merging.of_members(neurons, taken + rest)
-        return _merging.of_members(
-            neurons, _merging.alike(neurons, moving, keys_of_neurons(neurons, data, self.rtol), self.tolerance)
-        )
+        members = _merging.alike(neurons, moving, keys_of_neurons(neurons, data, self.rtol), *self._near)
+        return _merging.of_members(neurons, members, known)
 
     @property
     def active(self) -> int:
@@ -307,7 +315,13 @@ class Carried:
 
     def _parallel(self) -> int:
         """How many groups, at least, the active rows might make."""
-        return _merging.count_alike(self.z[: self.active], keys_of_rows(self.pattern), _HOPE * self.tolerance)
+        tolerance, lightest = self._near
+        return _merging.count_alike(self.z[: self.active], keys_of_rows(self.pattern), _HOPE * tolerance, lightest)
+
+    @property
+    def _near(self) -> tuple[float, float]:
+        """The angle within which neurons are merged, and how light one may be beside the largest of its group."""
+        return self.tolerance, _LIGHTEST if self.data.outputs > 1 else 0.0
 
     def _leaving(self) -> np.ndarray:
         """Riders that must leave; those that have become ordinary members are riders no more."""
@@ -335,7 +349,7 @@ class Carried:
         neurons, row_of = self.groups.restored(self.z), self.groups.row_of
         ordinary = np.ones(len(neurons), dtype=bool)
         ordinary[self.still] = ordinary[self.riders] = False
-        members = _merging.alike(neurons, np.flatnonzero(ordinary), keys_of_rows(self.pattern)[row_of], self.tolerance)
+        members = _merging.alike(neurons, np.flatnonzero(ordinary), keys_of_rows(self.pattern)[row_of], *self._near)
         if most is not None and len(members) > most:
             return
         if self.riders.size:

@@ -20,11 +20,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from biasfree import losses
+from biasfree.dynamics.exact._groups import Formed, of_terms
 from biasfree.lines import Lines
-from biasfree.switching import Runner, Segments, SeveralRunner, Switches
+from biasfree.switching import Runner, Segments, SeveralModes, SeveralRunner, Switches
 
 # Part of rtol that the phase may cost in all: docs/exact.md counts it among what limits the accuracy. And the stretch,
 # in units of 1/ρ, below which the phase ends; chosen: halving the budget shortens a stretch by ln 2/2ρ = 0.35/ρ, so
@@ -78,6 +79,42 @@ class Early:
             growth = rate - self._decay
             total += float(growth @ (_grown(power, size + 2 * growth * stretch) - _grown(power, size)))
         return 0.5 * total
+
+    def group(self, members: Int[np.ndarray, "members"]) -> Formed | None:
+        """Some neurons at the end, as one whose differences keep their digits; None if they are not under one M.
+
+        With several outputs all modes grow, each at its own rate: neurons become parallel to a hundred digits, and what
+        is left between them may drive them apart later (``Carried.straighten``). With one output it does not.
+        """
+        s = self._segments
+        if not isinstance(s.modes, SeveralModes):
+            return None
+        here = s.last_before(self.time, self._width)[members]
+        modes, elapsed = s.modes.take(here), (self.time - s.begin[here])[:, None]
+        first, second, rate = modes.first[0], modes.second[0], modes.rate[0]
+        if any((each != each[0]).any() for each in (modes.rate, modes.first, modes.second)):
+            return None
+        moves, size = rate > 0, (s.log_size[here] - self._decay * self.time)[:, None]
+        w, v, phase = first[:, moves].T, second[:, moves].T, modes.rate[:, moves] * elapsed
+        across, still = _complement(w), _complement(v)
+        terms = np.concatenate([
+            np.column_stack([w, v]), np.column_stack([across, np.zeros((len(across), v.shape[1]))]),
+            np.column_stack([np.zeros((len(still), w.shape[1])), still]), np.column_stack([w, -v]),
+        ])  # fmt: skip
+        parts = [modes.up[:, moves], modes.across @ across.T, modes.still @ still.T, modes.down[:, moves]]
+        powers = [size + phase, size + 0 * parts[1], size + 0 * parts[2], size - phase]
+        part, power = np.concatenate(parts, axis=1), np.concatenate(powers, axis=1)
+        with np.errstate(divide="ignore"):
+            power += np.log(np.abs(part))
+        largest = power.max(axis=0)
+        some = np.exp(largest) > 0
+        coefficients = np.sign(part[:, some]) * np.exp(power[:, some] - largest[some])
+        return of_terms(members, coefficients, np.exp(largest[some])[:, None] * terms[some])
+
+
+def _complement(rows: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "others dim"]:
+    """An orthonormal basis of what is across orthonormal rows."""
+    return np.linalg.qr(rows.T, mode="complete")[0].T[len(rows) :]
 
 
 def _grown(power: np.ndarray, exponent: np.ndarray) -> np.ndarray:

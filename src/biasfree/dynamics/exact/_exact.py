@@ -115,7 +115,7 @@ class Exact:
         if not np.isfinite(neurons).all() or not math.isfinite(zero):
             start = Point((first, second), 0.0)
             return Piece(began, began, lambda _: start, How.START, 0, ended=_status.not_finite(plan.axis, began))
-        self._state = State(plan, neurons, data, time, energy)
+        self._state = State(plan, neurons, data, time, energy, None if early is None else early.group)
         symmetric = plan.loss == "square" and grouped.pairs_up(np.asarray(plan.dataset.targets))
         self._explicit = Explicit(self._state, symmetric)
         self._late = Late(self._state, self._state.limits.atol)

@@ -119,6 +119,25 @@ def _of_many(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "member
     return Formed(Group(members, parts), rows)
 
 
+def of_terms(
+    members: Int[np.ndarray, "members"],
+    coefficients: Float[np.ndarray, "members terms"],
+    terms: Float[np.ndarray, "terms columns"],
+) -> Formed:
+    """Neurons as one that are sums of the same terms, some of which may be 1e-100 of others: none is lost beside these.
+
+    With the largest terms first QRᵀ of the coefficients has rows RT of terms no larger than the first of each.
+    """
+    order = np.argsort(-np.abs(terms).max(axis=1), kind="stable")
+    parts, mixed = np.linalg.qr(coefficients[:, order])
+    rows = mixed @ terms[order]
+    if parts[:, 0].sum() < 0:
+        parts[:, 0], rows[0] = -parts[:, 0], -rows[0]
+    group, rows = straightened(Formed(Group(members, parts), rows))
+    some = rows.any(axis=1)
+    return Formed(Group(members, parts=group.parts[:, some]), rows[some])
+
+
 def straightened(formed: Formed) -> Formed:
     """The same neurons by rows each of which is across those before it, and keeps all its digits.
 

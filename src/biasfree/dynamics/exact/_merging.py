@@ -17,7 +17,7 @@ reduction to at most D + 1 rows is exact.
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -302,9 +302,15 @@ def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
     return Merged([formed.group], formed.rows, _NO, True, len(neurons), row_of, Shapes.of([formed.group]))
 
 
-def of_members(neurons: Float[np.ndarray, "width columns"], members: list[Int[np.ndarray, "members"]]) -> Merged:
-    """Groups of these neurons."""
-    return Merged.of(several(members, neurons), neurons.shape)
+def of_members(
+    neurons: Float[np.ndarray, "width columns"],
+    members: list[Int[np.ndarray, "members"]],
+    known: Callable[[Int[np.ndarray, "members"]], Formed | None] | None = None,
+) -> Merged:
+    """Groups of these neurons; of some that are not alone, more may be ``known`` than their values."""
+    given = [known(some) if known is not None and len(some) > 1 else None for some in members]
+    rest = iter(several([some for some, own in zip(members, given, strict=True) if own is None], neurons))
+    return Merged.of([own or next(rest) for own in given], neurons.shape)
 
 
 def alike(
@@ -312,12 +318,13 @@ def alike(
     which: Int[np.ndarray, "some"],
     key: Float[np.ndarray, "width"],
     tolerance: float,
+    lightest: float = 0.0,
 ) -> list[Int[np.ndarray, "members"]]:
     """Those of ``which`` that have one ``key`` (sides and slides) and are parallel within ``tolerance``, together.
 
     Groups come in order of their keys, and under one key that of the largest neuron first; so do their members.
     """
-    order, leader = _leaders(neurons, which, key, tolerance)
+    order, leader = _leaders(neurons, which, key, tolerance, lightest)
     follows = leader != np.arange(len(which))
     together = np.lexsort((order, follows, leader))
     members, leader = which[order[together]], leader[together]
@@ -325,14 +332,23 @@ def alike(
     return [members[begin:end] for begin, end in itertools.pairwise(cuts)] if len(members) else []
 
 
-def count_alike(neurons: Float[np.ndarray, "width columns"], key: Float[np.ndarray, "width"], tolerance: float) -> int:
+def count_alike(
+    neurons: Float[np.ndarray, "width columns"],
+    key: Float[np.ndarray, "width"],
+    tolerance: float,
+    lightest: float = 0.0,
+) -> int:
     """How many groups of ``alike`` there are among all neurons."""
-    _, leader = _leaders(neurons, np.arange(len(neurons)), key, tolerance)
+    _, leader = _leaders(neurons, np.arange(len(neurons)), key, tolerance, lightest)
     return int(np.count_nonzero(leader == np.arange(len(leader))))
 
 
 def _leaders(
-    neurons: Float[np.ndarray, "width columns"], which: Int[np.ndarray, "some"], key: np.ndarray, tolerance: float
+    neurons: Float[np.ndarray, "width columns"],
+    which: Int[np.ndarray, "some"],
+    key: np.ndarray,
+    tolerance: float,
+    lightest: float,
 ) -> tuple[Int[np.ndarray, "some"], Int[np.ndarray, "some"]]:
     """An order of ``which`` by key and size, and in that order which one each of them is alike."""
     squares, largest = _squares(neurons, which)
@@ -340,7 +356,15 @@ def _leaders(
     keys, leader = key[which[order]], np.empty(len(which), dtype=np.int64)
     units = _directions(neurons, which[order], squares[order], largest)
     engine().biasfree_alike(
-        address(units), address(keys), *units.shape, 0.5 * tolerance**2, _MANY, _FEW, address(leader, WHOLE)
+        address(units),
+        address(keys),
+        address(squares[order]),
+        *units.shape,
+        0.5 * tolerance**2,
+        lightest**2,
+        _MANY,
+        _FEW,
+        address(leader, WHOLE),
     )
     return order, leader
 

@@ -14,7 +14,7 @@ from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._arrays import START, Desk, Limits, Sought, Trial
 from biasfree.dynamics.exact._balance import Balance
-from biasfree.dynamics.exact._carried import Carried, Noted
+from biasfree.dynamics.exact._carried import Carried, Known, Noted
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Event, room_for
 from biasfree.dynamics.exact._kernels import attempt, log_levels
@@ -95,11 +95,14 @@ class State:
         next_exponential: steps and events so far from which exponential steps are thought of.
     """
 
-    def __init__(self, plan: Plan, neurons: Float[np.ndarray, "width columns"], data: Data, time: float, energy: float):
-        """Merge what can be merged."""
+    def __init__(
+        self, plan: Plan, neurons: Float[np.ndarray, "width columns"], data: Data, time: float, energy: float,
+        known: Known | None = None,
+    ) -> None:  # fmt: skip
+        """Merge what can be merged, by what is ``known`` of groups."""
         self.plan, self.time, self.energy = plan, time, energy
         self.pace = Pace(1.0)
-        self.carried, self.balance = Carried(neurons, data, plan.rtol), Balance(plan)
+        self.carried, self.balance = Carried(neurons, data, plan.rtol, known), Balance(plan)
         self._still_since, self._shape = time, (0, 0, 0)
         self.limits = Limits(SAFETY * plan.rtol, _ABSOLUTE, 1.0)
         self.inadmissible, self.last_event, self._flood, self.next_exponential = 0.0, time, 0, 0
