@@ -91,3 +91,14 @@ class TestWhatIsCounted:
         for one, other in zip(closed.weights, steps.weights, strict=True):
             sizes = np.abs(other).max(axis=(1, 2), keepdims=True)
             np.testing.assert_allclose(one / sizes, other / sizes, rtol=0, atol=1e-7)
+
+
+def test_what_a_run_was_between_its_saves_costs_no_more_than_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wide problem 19904 ended in time, and took up again from where it was last saved it went on without end."""
+    start, data = bf.Network.init([2, 12, 1], 0.0, 1e-2, 0), bf.datasets.six_points()
+    unasked, asked = (bf.gradient_flow(start, data, until=900.0, save=1, max_steps=most) for most in (None, 10_000))
+    np.testing.assert_allclose(unasked.at(800.0).weights[0], asked.at(800.0).weights[0])
+    monkeypatch.setattr("biasfree.dynamics._work._ALLOWED", 10.0)
+    with pytest.raises(RuntimeError, match="could not integrate to 800: stopped at .* as much work as a run"):
+        unasked.at(800.0)
+    assert asked.at(800.0)

@@ -248,14 +248,24 @@ def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:
     pairs = [(a[mine], b[theirs]) for a, b in zip(one.weights, two.weights, strict=True)]
     off = np.abs(one.losses[mine] - two.losses[theirs]).max()
     if not (one.status.complete and two.status.complete):  # compared where the shorter one ended, too
-        ends = [run.at(last_common(one, two)) for run in (one, two)]
-        pairs += zip(*(end.weights for end in ends), strict=True)
-        off = max(off, abs(loss_of(one, ends[0]) - loss_of(two, ends[1])))
+        ends = ended(one, two)
+        pairs += zip(*(end.weights for end in ends), strict=True) if ends else []
+        off = max(off, abs(loss_of(one, ends[0]) - loss_of(two, ends[1]))) if ends else off
     scale = max(np.abs(layer).max() for run in (one, two) for layer in run.weights)
     gaps = [np.abs(a - b).max() / scale if scale else 0.0 for a, b in pairs]
     unit = objective(one)[0] if one.settings["weight_decay"] and one.settings["clock"] == "time" else one.losses[0]
     gaps.append(off / unit if unit else off)
     return float(max(gaps))
+
+
+def ended(one: bf.Trajectory, two: bf.Trajectory) -> list[bf.Network]:
+    """Both networks where the shorter run ended; none where the longer one takes too much work from its last save."""
+    try:
+        return [run.at(last_common(one, two)) for run in (one, two)]
+    except RuntimeError as error:
+        if "as much work as a run does unasked" in str(error):
+            return []
+        raise
 
 
 def loss_of(run: bf.Trajectory, network: bf.Network) -> float:

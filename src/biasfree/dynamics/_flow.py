@@ -14,7 +14,7 @@ import numpy as np
 
 from biasfree import checks
 from biasfree.datasets import Dataset
-from biasfree.dynamics import _loop, _status
+from biasfree.dynamics import _loop, _status, _work
 from biasfree.dynamics._choice import Choice, choose
 from biasfree.dynamics._guard import Verdict, judge
 from biasfree.dynamics._loop import Outcome
@@ -120,9 +120,11 @@ def gradient_flow(
 def resume(trajectory: Trajectory, weights: Any, start: float, time: float) -> Any:
     """Integrate from saved ``weights`` at ``start`` to ``time`` with a trajectory's own settings."""
     settings = trajectory.settings
+    network, data = trajectory.template.with_weights(weights), trajectory.dataset
     plan = Plan(
-        trajectory.template.with_weights(weights), trajectory.dataset, settings["loss"], time, settings["rtol"],
-        settings["atol"], settings["weight_decay"], settings["clock"], max_steps=settings["max_steps"] or MOST_STEPS,
+        network, data, settings["loss"], time, settings["rtol"], settings["atol"], settings["weight_decay"],
+        settings["clock"], max_steps=settings["max_steps"] or MOST_STEPS,
+        max_work=math.inf if settings["max_steps"] else _work.allowed(network, data),
         smallest_step=settings["smallest_step"], start=start, save=np.array([time]),
     )  # fmt: skip
     method = "exact" if start < settings.get("exact_until", -math.inf) else settings["method"]
