@@ -99,6 +99,6 @@ def test_what_a_run_was_between_its_saves_costs_no_more_than_a_run(monkeypatch: 
     unasked, asked = (bf.gradient_flow(start, data, until=900.0, save=1, max_steps=most) for most in (None, 10_000))
     np.testing.assert_allclose(unasked.at(800.0).weights[0], asked.at(800.0).weights[0])
     monkeypatch.setattr("biasfree.dynamics._work._ALLOWED", 10.0)
-    with pytest.raises(RuntimeError, match="could not integrate to 800: stopped at .* as much work as a run"):
+    with pytest.raises(RuntimeError, match=r"could not integrate to 800: stopped at .* as much work as a run"):
         unasked.at(800.0)
     assert asked.at(800.0)
