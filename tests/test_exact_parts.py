@@ -27,7 +27,7 @@ from biasfree.dynamics.exact._kernels import attempt, engine
 from biasfree.dynamics.exact._late import LateStep
 from biasfree.dynamics.exact._light import propagated
 from biasfree.dynamics.exact._march import Going, Marched, march
-from biasfree.dynamics.exact._merging import alike, heaviest, of_members
+from biasfree.dynamics.exact._merging import of_members
 from biasfree.dynamics.exact._methods import (
     DEGREE,
     FROM_NODES,
@@ -39,6 +39,7 @@ from biasfree.dynamics.exact._methods import (
     basis,
     on_curve,
 )
+from biasfree.dynamics.exact._parallel import alike, heaviest
 from biasfree.dynamics.exact._phis import phis
 from biasfree.dynamics.exact._sliding import flipped, nobody_slides, written
 from biasfree.lines import lines

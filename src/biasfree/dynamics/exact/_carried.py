@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree.dynamics.exact import _merging
+from biasfree.dynamics.exact import _merging, _parallel
 from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of
 from biasfree.dynamics.exact._groups import Formed, several, singles
 from biasfree.dynamics.exact._kernels import engine, line_forces
-from biasfree.dynamics.exact._lengths import lengths
+from biasfree.dynamics.exact._lengths import lengths, units
 from biasfree.dynamics.exact._parting import on_own_sides, strains
 from biasfree.dynamics.exact._pattern_keys import keys_of_neurons, keys_of_rows
 from biasfree.dynamics.exact._riders import LIGHT, closest, felt_lines, may_ride, outputs_of
@@ -114,9 +114,9 @@ class Carried:
         moves[self.still] = False
         moving = np.flatnonzero(moves)
         if len(moving) * lines > _MANY_SIDES:
-            heavy, left = _merging.heaviest(neurons, moving, self.tolerance, LIGHT)
+            heavy, left = _parallel.heaviest(neurons, moving, self.tolerance, LIGHT)
             # Each group's direction is that of its largest neuron; its square is the sum.
-            leaders = _merging.sizes(neurons, heavy)[:, None] * _units(neurons[[some[0] for some in heavy]])
+            leaders = _parallel.sizes(neurons, heavy)[:, None] * units(neurons[[some[0] for some in heavy]])
             p, q = line_forces(*outputs_of(leaders, data), data)
             if not felt_lines(p, q, data, self.rtol).size:
                 owner = closest(neurons[left], leaders)
@@ -124,9 +124,9 @@ class Carried:
                 ride, _ = may_ride(neurons[left], side, owner, p, q, data, self.rtol)
                 self.riders = left[ride]
                 taken = [np.concatenate([m, left[ride & (owner == g)]]) for g, m in enumerate(heavy)]
-                rest = _merging.alike(neurons, left[~ride], np.zeros(len(neurons)), self.tolerance)
+                rest = _parallel.alike(neurons, left[~ride], np.zeros(len(neurons)), self.tolerance)
                 return _merging.of_members(neurons, taken + rest)
-        members = _merging.alike(neurons, moving, keys_of_neurons(neurons, data, self.rtol), *self._near)
+        members = _parallel.alike(neurons, moving, keys_of_neurons(neurons, data, self.rtol), *self._near)
         return _merging.of_members(neurons, members, known)
 
     @property
@@ -309,14 +309,14 @@ class Carried:
         self._let_off(self._leaving())
         count = len(self.groups.groups)
         most = count - max(1, math.ceil(part * count))
-        if most > 0 and not self.linear and self._parallel() <= most:
+        if most > 0 and not self.linear and self._fewest() <= most:
             self.regroup(pace, most)
         return len(self.groups.groups) < count
 
-    def _parallel(self) -> int:
+    def _fewest(self) -> int:
         """How many groups, at least, the active rows might make."""
         tolerance, lightest = self._near
-        return _merging.count_alike(self.z[: self.active], keys_of_rows(self.pattern), _HOPE * tolerance, lightest)
+        return _parallel.count_alike(self.z[: self.active], keys_of_rows(self.pattern), _HOPE * tolerance, lightest)
 
     @property
     def _near(self) -> tuple[float, float]:
@@ -330,7 +330,7 @@ class Carried:
         owner, neurons = self.groups.row_of[self.riders], self.groups.some(self.riders, self.z)
         pulls = self.pulls()
         ride, same = may_ride(neurons, self.pattern.side, owner, pulls.p, pulls.q, self.data, self.rtol)
-        apart = np.linalg.norm(_units(neurons) - _units(self.z[: self.active])[owner], axis=1) > self.tolerance
+        apart = np.linalg.norm(units(neurons) - units(self.z[: self.active])[owner], axis=1) > self.tolerance
         leaving, self.riders = self.riders[~ride], self.riders[ride & (apart | ~same)]
         return leaving
 
@@ -349,7 +349,7 @@ class Carried:
         neurons, row_of = self.groups.restored(self.z), self.groups.row_of
         ordinary = np.ones(len(neurons), dtype=bool)
         ordinary[self.still] = ordinary[self.riders] = False
-        members = _merging.alike(neurons, np.flatnonzero(ordinary), keys_of_rows(self.pattern)[row_of], *self._near)
+        members = _parallel.alike(neurons, np.flatnonzero(ordinary), keys_of_rows(self.pattern)[row_of], *self._near)
         if most is not None and len(members) > most:
             return
         if self.riders.size:
@@ -395,8 +395,3 @@ class Carried:
         lin = self.data.a * (second.T @ products)
         even = self.data.b * (second.T @ (self.pattern.side * products))
         return bool(np.abs(even).max(initial=0.0) <= _DEAD * self.rtol * np.abs(lin).max(initial=0.0))
-
-
-def _units(rows: np.ndarray) -> np.ndarray:
-    size = lengths(rows)[:, None]
-    return rows / np.where(size > 0, size, 1.0)
