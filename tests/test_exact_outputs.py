@@ -371,3 +371,30 @@ def test_rows_along_each_other_leave_nothing_and_are_numbers_all_the_same():
     assert np.isfinite(straight).all()
     np.testing.assert_allclose(new.parts @ straight, group.parts @ rows, rtol=1e-14)
     assert np.abs(straight[1:]).max() < 1e-71
+
+
+@pytest.mark.parametrize("slope", [1.0, 0.5, 0.0])
+@pytest.mark.parametrize("small", [1e-8, 1e-40, 1e-100])
+def test_each_mode_is_learned_in_its_own_time_however_small_the_start(slope, small):
+    """White data, two modes across the axes: each is a logistic curve, ȧ = 2ā(s − a)a with ā = (1 + slope)/2.
+
+    From 1e-40 the second is a part of 1e-36 of every neuron when the first is learned. Neurons in opposite pairs are
+    as a linear network on symmetric data, whatever the slope.
+    """
+    rng = np.random.default_rng(4)
+    outer, inner, mixed = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (2, 2, 3))
+    strengths, mean, size = np.array([3.0, 0.3]), 0.5 * (1 + slope), small**2 / (0.5 * (1 + slope))
+    inputs = np.sqrt(2) * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
+    first, second = small * mixed[:, :2] @ inner, small * outer.T @ mixed[:, :2].T
+    pairs = [np.concatenate([first, -first]) / np.sqrt(2), np.concatenate([second, -second], axis=1) / np.sqrt(2)]
+    data = Dataset(inputs, inputs @ (outer.T @ np.diag(strengths) @ inner).T)
+    middle = np.log(strengths / (mean * mean * size)) / (2 * mean * strengths)
+    save = np.sort(
+        np.concatenate([time + np.linspace(-2, 2, 9) / mean / s for time, s in zip(middle, strengths, strict=True)])
+    )
+    run = bf.gradient_flow(Network(pairs, slope), data, until=save[-1], save=save, rtol=1e-8, method="exact")
+    times = np.asarray(run.times)
+    learned = strengths / (1 + np.exp(-2 * mean * strengths * (times[:, None] - middle)))
+    truth = 0.5 * ((strengths - learned) ** 2).sum(axis=1)
+    assert run.status.complete
+    np.testing.assert_allclose(run.losses, truth, rtol=0, atol=1e-6)

@@ -234,18 +234,16 @@ def branched(run: bf.Trajectory) -> bool:
     return bool(((events.kinds == "branch") & (at_zero | (events.times > run.times[0]))).any())
 
 
-def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:
-    """The largest difference at common saved times: of losses in units of the first, of weights of the largest.
+def loss_unit(run: bf.Trajectory) -> float:
+    """What differences of losses are measured by: the first; the first objective if L may begin at nothing and grow."""
+    decays = run.settings["weight_decay"] and run.settings["clock"] == "time"
+    return float(objective(run)[0] if decays else run.losses[0])
 
-    Under decay, L may begin at nothing and grow: then the objective is the unit.
-    """
-    shared = [
-        (i, j)
-        for i, t in enumerate(one.times)
-        for j in [int(np.argmin(np.abs(two.times - t)))]
-        if abs(two.times[j] - t) <= 1e-12 * one.settings["until"]
-    ]
-    mine, theirs = map(list, zip(*shared, strict=True))
+
+def distance(one: bf.Trajectory, two: bf.Trajectory, unit: float | None = None) -> float:
+    """The largest difference at common saved times: of losses in their unit, of weights of the largest."""
+    unit = loss_unit(one) if unit is None else unit
+    mine, theirs = both_saved(one, two)
     pairs = [(a[mine], b[theirs]) for a, b in zip(one.weights, two.weights, strict=True)]
     off = np.abs(one.losses[mine] - two.losses[theirs]).max()
     if not (one.status.complete and two.status.complete):  # compared where the shorter one ended, too
@@ -254,9 +252,19 @@ def distance(one: bf.Trajectory, two: bf.Trajectory) -> float:
         off = max(off, abs(loss_of(one, ends[0]) - loss_of(two, ends[1]))) if ends else off
     scale = max(np.abs(layer).max() for run in (one, two) for layer in run.weights)
     gaps = [np.abs(a - b).max() / scale if scale else 0.0 for a, b in pairs]
-    unit = objective(one)[0] if one.settings["weight_decay"] and one.settings["clock"] == "time" else one.losses[0]
     gaps.append(off / unit if unit else off)
     return float(max(gaps))
+
+
+def both_saved(one: bf.Trajectory, two: bf.Trajectory) -> list[list[int]]:
+    """The saves of each run at times that both saved."""
+    shared = [
+        (i, j)
+        for i, t in enumerate(one.times)
+        for j in [int(np.argmin(np.abs(two.times - t)))]
+        if abs(two.times[j] - t) <= 1e-12 * one.settings["until"]
+    ]
+    return [list(saves) for saves in zip(*shared, strict=True)]
 
 
 def ended(one: bf.Trajectory, two: bf.Trajectory) -> list[bf.Network]:
@@ -283,8 +291,7 @@ def last_common(one: bf.Trajectory, two: bf.Trajectory) -> float:
 
 def differing(one: bf.Trajectory, two: bf.Trajectory) -> np.ndarray:
     """Neurons that are further apart than tolerances may be, at a time both saved."""
-    times = np.intersect1d(one.times, two.times)
-    here, there = (np.flatnonzero(np.isin(run.times, times)) for run in (one, two))
+    here, there = both_saved(one, two)
     off = np.abs(neurons_of(one)[here] - neurons_of(two)[there]).max(axis=(0, 2))
     return np.flatnonzero(off > ROOM * LOOSE * max(np.abs(neurons_of(run)).max() for run in (one, two)))
 
@@ -323,9 +330,10 @@ def amplification(
         first = first + NUDGE * sizes[:, None] * rng.uniform(-1, 1, size=first.shape)
         second = second + NUDGE * sizes * rng.uniform(-1, 1, size=second.shape)
         other = bf.gradient_flow(bf.Network([first, second], start.slope), data, **rest)
-        grown.append(distance(same, other) / NUDGE)
+        grown.append(distance(same, other, loss_unit(run)) / NUDGE)
         if apart is not None and apart.size:
-            mine, theirs = (neurons_of(each)[:, apart] for each in (same, other))
+            saves = both_saved(same, other)
+            mine, theirs = (neurons_of(each)[some][:, apart] for each, some in zip((same, other), saves, strict=True))
             sizes = np.maximum(np.abs(mine), np.abs(theirs)).max(axis=2)
             off = np.abs(mine - theirs).max(axis=2)
             grown.append(float(np.divide(off, sizes, out=np.zeros_like(off), where=sizes > 0).max()) / NUDGE)

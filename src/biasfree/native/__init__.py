@@ -36,7 +36,7 @@ _FUNCTIONS = {
         "wide_levels(ppipp) wide_velocity(ppipppp)"
     ),
     ctypes.c_int64: (
-        "arcs(ppppppp) eigen(ippp) grid(ppppppppip) jacobian(ppppp) kicks(pppppppp) leans(ppi) leave_zero(pppi) "
+        "arcs(ppppppp) eigen(ippp) grid(ppppppppip) jacobian(ppppp) kicks(pppppppp) leans(ppp) leave_zero(pppi) "
         "pace_method(pp) parted(ppidp) quiet(ipdppdppp) real(pdidpppp) scan(pdddppdpp)"
     ),
     ctypes.c_double: (

@@ -260,7 +260,7 @@ PUBLIC void biasfree_chain(Chain *chain) {
         }
         if (has_faded(chain->own, chain->pattern)) return;
         if (has_parted(chain->z, chain->pattern, columns, chain->ride->parted, chain->ride->squares)) return;
-        if (chain->data->outputs > 1 && leans(chain->z, chain->pattern, columns)) return;
+        if (leans(chain->z, chain->data, chain->pattern)) return;
         if (chain->taken >= chain->look && is_slow(chain)) return;
     }
 }

@@ -165,7 +165,7 @@ void keep_balance(Own *own, double time, const Data *data, const Pattern *patter
 int has_faded(const Own *own, const Pattern *pattern);
 
 /* groups.c */
-int leans(const double *rows, const Pattern *pattern, int64_t columns);
+int leans(const double *rows, const Data *data, const Pattern *pattern);
 int has_parted(const double *rows, const Pattern *pattern, int64_t columns, double outgrown, double *squares);
 
 /* march.c */

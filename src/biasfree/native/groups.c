@@ -31,33 +31,42 @@ PUBLIC void biasfree_alike(const double *units, const double *keys, const double
     }
 }
 
-/* How many times longer than what is across it a difference may be along its row (Carried.straighten). Chosen: of its
-   sixteen digits thirteen are left for what is across. Were it larger, more would be lost; were it smaller, groups would
-   be straightened more often. */
+/* How many times longer than what is across it a row may be along another (Carried.straighten). Chosen: of its sixteen
+   digits thirteen are left for what is across. Were it larger, more would be lost; were it smaller, rows would be
+   straightened more often. */
 #define LEANS 1e3
 
-/* Whether a difference within a group has become nearly parallel to its row. */
-int leans(const double *rows, const Pattern *pattern, int64_t columns) {
-    for (int64_t row = pattern->active; row < pattern->rows; row++) {
-        const double *own = rows + row * columns, *leader = rows + pattern->owner[row] * columns;
-        const double size = size_of(own, columns), extent = size_of(leader, columns);
-        double square = 0.0, both = 0.0, across = 0.0;
-        if (size == 0.0 || extent == 0.0) continue;
-        for (int64_t j = 0; j < columns; j++) {
-            square += (leader[j] / extent) * (leader[j] / extent);
-            both += (own[j] / size) * (leader[j] / extent);
-        }
-        for (int64_t j = 0; j < columns; j++) {
-            const double part = own[j] / size - both / square * (leader[j] / extent);
-            across += part * part;
-        }
-        if (both * both > LEANS * LEANS * square * across) return 1;
+/* Whether a row is nearly parallel to another. */
+static int lies_along(const double *own, const double *other, int64_t columns) {
+    const double size = size_of(own, columns), extent = size_of(other, columns);
+    double square = 0.0, both = 0.0, across = 0.0;
+    if (size == 0.0 || extent == 0.0) return 0;
+    for (int64_t j = 0; j < columns; j++) {
+        square += (other[j] / extent) * (other[j] / extent);
+        both += (own[j] / size) * (other[j] / extent);
     }
+    for (int64_t j = 0; j < columns; j++) {
+        const double part = own[j] / size - both / square * (other[j] / extent);
+        across += part * part;
+    }
+    return both * both > LEANS * LEANS * square * across;
+}
+
+/* Whether a difference within a group has become nearly parallel to its row; where no line matters, any row to any
+   other. With one output nothing can hang on what is across. */
+int leans(const double *rows, const Data *data, const Pattern *pattern) {
+    const int64_t columns = data->dim + data->outputs;
+    if (data->outputs == 1) return 0;
+    for (int64_t row = pattern->active; row < pattern->rows; row++)
+        if (lies_along(rows + row * columns, rows + pattern->owner[row] * columns, columns)) return 1;
+    for (int64_t row = 0; data->b == 0.0 && row < pattern->active; row++)
+        for (int64_t other = 0; other < row; other++)
+            if (lies_along(rows + row * columns, rows + other * columns, columns)) return 1;
     return 0;
 }
 
-PUBLIC int64_t biasfree_leans(const double *rows, const Pattern *pattern, int64_t columns) {
-    return leans(rows, pattern, columns);
+PUBLIC int64_t biasfree_leans(const double *rows, const Data *data, const Pattern *pattern) {
+    return leans(rows, data, pattern);
 }
 
 /* Whether the differences within a group have outgrown it: their squares, in units of its row's, are more than

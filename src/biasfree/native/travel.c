@@ -192,7 +192,7 @@ PUBLIC void biasfree_travel(double *z, const Data *data, Pattern *pattern, const
         if (course->why == AT_ZERO || course->pace.stiff >= course->stiff) break;
         if (has_faded(own, pattern)) break;
         if (has_parted(z, pattern, data->dim + data->outputs, course->outgrown, record->scratch)) break;
-        if (data->outputs > 1 && leans(z, pattern, data->dim + data->outputs)) break;
+        if (leans(z, data, pattern)) break;
         if (!fresh && course->pace.accepted >= course->look && is_slow(course, &room, size)) break;
     }
     if (fresh) attempt(0, 0, 0.0, 0.0, 0.0, data, pattern, &none, limits, methods, apart->share, trial, desk);

@@ -1,7 +1,6 @@
 """The network as the exact flow carries it: few rows, the pattern they move by, and all neurons back from them."""
 
 import math
-from collections.abc import Callable
 from ctypes import byref
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from biasfree.dynamics.exact._alone import Joined
 from biasfree.dynamics.exact._arrays import Form, Pattern
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of
-from biasfree.dynamics.exact._groups import Formed, several, singles
+from biasfree.dynamics.exact._groups import Formed, Known, several, singles
 from biasfree.dynamics.exact._kernels import engine, line_forces
 from biasfree.dynamics.exact._lengths import lengths, units
 from biasfree.dynamics.exact._parting import on_own_sides, strains
@@ -37,9 +36,6 @@ _PARTS = 8  # groups that one is parted into; chosen: what is too large still is
 _VANISHES = 1e-280  # bound: products of two such are no numbers any more; as VANISHED in native/light.c
 _NOBODY = np.zeros(0, dtype=np.int64)
 _DEAD = 3e-4  # part of rtol at which an even part is gone; chosen: a thousand such steps change less than rtol
-
-
-Known = Callable[[Int[np.ndarray, "members"]], Formed | None]  # groups whose differences have their own digits
 
 
 class Noted(NamedTuple):
@@ -81,7 +77,7 @@ class Carried:
         self.riders = np.zeros(0, dtype=np.int64)
         self.still = still(neurons, data)
         self.still_neurons = neurons[self.still].copy()
-        self.groups = _merging.reduced(neurons) if self.linear else self._grouped(neurons, known)
+        self.groups = _merging.reduced(neurons, known) if self.linear else self._grouped(neurons, known)
         self.z, owner = np.ascontiguousarray(self.groups.rows), self.groups.owner
         active = len(self.z) - len(owner)
         self.strain = np.zeros(active)
@@ -230,11 +226,10 @@ class Carried:
 
         As a group grows along one direction its differences turn there too. What is left of them across it, of which
         all hangs that may grow later, would keep fewer and fewer of their digits. With one output a group has to fade
-        before differences can grow within it (``_balance``); with several it may stay as it is.
+        before differences can grow within it (``_balance``); with several it may stay as it is. Where no line matters
+        the same is true of all rows: of a start of 1e-50 the second mode is a part of 1e-17 when the first is learned.
         """
-        if self.linear or self.data.outputs == 1 or not len(self.groups.owner):
-            return False
-        if not engine().biasfree_leans(address(self.z), byref(self.pattern.c), self.z.shape[1]):
+        if not engine().biasfree_leans(address(self.z), byref(self.data.c), byref(self.pattern.c)):
             return False
         self.groups, self.z = self.groups.straightened(self.z)
         return True

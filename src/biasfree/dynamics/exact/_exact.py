@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from biasfree import losses
 from biasfree.dynamics import _status
@@ -29,6 +30,12 @@ _LOOKED = 60.0  # arcs in which a negligible neuron of several outputs is looked
 _ARC = 40.0  # of an exponential step, besides its velocities: light rows take up to 300 (measured)
 _SOLVED = 80.0  # systems of equations: by them neurons at rest at w = 0 are asked after every step (wide seed 9800)
 _SMALL = 500  # lines × neurons up to which explicit steps go through the early phase too: few enough to take one by one
+
+
+_PROBES = 4  # chosen: one finds a start that is not odd, as good as surely
+_ROUNDING = (
+    1e-13  # bound: 450 ε, what sums of ten thousand neurons that cancel leave; more of them are not seen to be odd
+)
 
 
 class Exact:
@@ -110,13 +117,15 @@ class Exact:
             neurons, energy, time = early.at(early.time), early.energy(early.time), min(began + early.time, plan.until)
         else:
             energy, time = 0.0, began
+        symmetric = plan.loss == "square" and grouped.pairs_up(np.asarray(plan.dataset.targets))
         if data.b == 0 and plan.loss == "square":
             data = by_moments(plan.dataset, plan.weight_decay, 1.0)
+        elif symmetric and data.outputs > 1 and _is_odd(np.column_stack([first, second.T])):
+            data = by_moments(plan.dataset, plan.weight_decay, data.a)  # and so it stays: no line ever matters
         if not np.isfinite(neurons).all() or not math.isfinite(zero):
             start = Point((first, second), 0.0)
             return Piece(began, began, lambda _: start, How.START, 0, ended=_status.not_finite(plan.axis, began))
         self._state = State(plan, neurons, data, time, energy, None if early is None else early.group)
-        symmetric = plan.loss == "square" and grouped.pairs_up(np.asarray(plan.dataset.targets))
         self._explicit = Explicit(self._state, symmetric)
         self._late = Late(self._state, self._state.limits.atol)
         ended = self._level_met(began)
@@ -149,6 +158,16 @@ class Exact:
             neurons, grouped, targets, spectral_norm(np.asarray(plan.dataset.inputs)), slope=slope, loss=plan.loss,
             decay=plan.weight_decay / scale, scale=scale, rtol=plan.rtol, until=plan.until - plan.start,
         )  # fmt: skip
+
+
+def _is_odd(neurons: Float[np.ndarray, "width columns"]) -> bool:
+    """Whether for every neuron (w, v) there is one (−w, −v), or what comes to the same for all functions of z = (w, v).
+
+    Σ_h (a·z_h)|a·z_h| is 0 for every a then, and for random ones in no other case.
+    """
+    probes = np.random.default_rng(0).standard_normal((neurons.shape[1], _PROBES))
+    sums = neurons / (np.abs(neurons).max() or 1.0) @ probes
+    return bool((np.abs((sums * np.abs(sums)).sum(axis=0)) <= _ROUNDING * (sums**2).sum(axis=0)).all())
 
 
 class _Done(NamedTuple):

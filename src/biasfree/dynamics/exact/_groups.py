@@ -1,7 +1,7 @@
 """Groups of neurons that act as one (``_merging`` says why), each by itself."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -57,6 +57,9 @@ class Formed(NamedTuple):
     def renamed(self, members: Int[np.ndarray, "neurons"]) -> "Formed":
         """With other numbers for its members, which were places among these."""
         return Formed(Group(members[self.group.members], self.group.parts), self.rows)
+
+
+Known = Callable[[Int[np.ndarray, "members"]], Formed | None]  # of members, groups whose differences have their digits
 
 
 def singles(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "members columns"]) -> list[Formed]:
@@ -117,6 +120,23 @@ def _of_many(members: Int[np.ndarray, "members"], own: Float[np.ndarray, "member
     if parts[:, 0].sum() < 0:
         parts[:, 0], rows[0] = -parts[:, 0], -rows[0]
     return Formed(Group(members, parts), rows)
+
+
+def orthonormal(formed: Formed) -> Formed:
+    """The same neurons by rows across each other, with orthonormal parts: where no line matters all make the output.
+
+    A row gets something of smaller ones thereby, and nothing of larger ones. There are no more than columns.
+    """
+    (members, parts), rows = _largest_first(straightened(_largest_first(formed)))
+    parts, mixed = np.linalg.qr(parts[:, : rows.shape[1]])
+    return Formed(Group(members, parts), mixed @ rows[: rows.shape[1]])
+
+
+def _largest_first(formed: Formed) -> Formed:
+    """With the rows in order of their sizes."""
+    (members, parts), rows = formed
+    order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
+    return Formed(Group(members, parts[:, order]), rows[order])
 
 
 def of_terms(

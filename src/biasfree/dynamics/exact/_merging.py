@@ -16,14 +16,27 @@ reduction to at most D + 1 rows is exact.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from biasfree.dynamics.exact._groups import AT_ONCE, LARGE, ONE, Formed, Group, grouped, several, singles, straightened
+from biasfree.dynamics.exact._groups import (
+    AT_ONCE,
+    LARGE,
+    ONE,
+    Formed,
+    Group,
+    Known,
+    grouped,
+    of_terms,
+    orthonormal,
+    several,
+    singles,
+    straightened,
+)  # fmt: skip
 from biasfree.dynamics.exact._kernels import engine
 from biasfree.native import WHOLE, address
 
@@ -244,11 +257,18 @@ class Merged:
         self, rows: Float[np.ndarray, "rows columns"]
     ) -> tuple["Merged", Float[np.ndarray, "rows columns"]]:
         """The same groups by other rows: differences within one lie across its leading row (``_groups``)."""
+        if self.linear:
+            group, rows = orthonormal(Formed(self.groups[0], rows))
+            return replace(self, groups=[group], rows=rows), rows
         groups, rows = list(self.groups), rows.copy()
         for index in np.unique(self.owner).tolist():
             own = self._own(index)
             groups[index], rows[own] = straightened(Formed(groups[index], rows[own]))
         return replace(self, groups=groups, rows=rows), rows
+
+    def as_one(self, members: Int[np.ndarray, "members"], rows: Float[np.ndarray, "rows columns"]) -> Formed:
+        """Some neurons as one group, from the rows of now, of which none is lost beside larger ones."""
+        return of_terms(members, self.restored(np.eye(len(rows)))[members], rows)
 
     @functools.cached_property
     def _place(self) -> Int[np.ndarray, "width"]:
@@ -291,10 +311,11 @@ class Merged:
         return self.with_more(kept, formed, rows), np.concatenate([kept, left])
 
 
-def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
-    """All neurons as at most D + 1 rows: exact without kinks."""
+def reduced(neurons: Float[np.ndarray, "width columns"], known: Known | None = None) -> Merged:
+    """All neurons as at most D + K rows: exact without kinks. More may be ``known`` of them than their values."""
     some = np.flatnonzero(neurons.any(axis=1))  # others never move
-    formed = grouped(some, neurons)
+    told = known(some) if known is not None and len(some) > 1 else None
+    formed = grouped(some, neurons) if told is None else orthonormal(told)
     row_of = np.zeros(len(neurons), dtype=int)
     return Merged([formed.group], formed.rows, _NO, True, len(neurons), row_of, Shapes.of([formed.group]))
 
@@ -302,7 +323,7 @@ def reduced(neurons: Float[np.ndarray, "width columns"]) -> Merged:
 def of_members(
     neurons: Float[np.ndarray, "width columns"],
     members: list[Int[np.ndarray, "members"]],
-    known: Callable[[Int[np.ndarray, "members"]], Formed | None] | None = None,
+    known: Known | None = None,
 ) -> Merged:
     """Groups of these neurons; of some that are not alone, more may be ``known`` than their values."""
     given = [known(some) if known is not None and len(some) > 1 else None for some in members]

@@ -1,5 +1,6 @@
 """Where an exact run stands: the rows that are carried, their velocity, and what has happened so far."""
 
+import functools
 import math
 from ctypes import Structure
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from biasfree.dynamics._plan import Plan
 from biasfree.dynamics._status import Status
 from biasfree.dynamics.exact._arrays import START, Desk, Limits, Sought, Trial
 from biasfree.dynamics.exact._balance import Balance
-from biasfree.dynamics.exact._carried import Carried, Known, Noted
+from biasfree.dynamics.exact._carried import Carried, Noted
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._events import Event, room_for
+from biasfree.dynamics.exact._groups import Known
 from biasfree.dynamics.exact._kernels import attempt, log_levels
 from biasfree.dynamics.exact._march import Going, Marched, march
 from biasfree.dynamics.exact._merging import Merged
@@ -113,11 +115,13 @@ class State:
             self.limits = self.limits._replace(energy=math.exp(min(self.level, LARGEST_EXPONENT)))
         self.moved()
 
-    def restart(self, data: Data) -> None:
-        """Go on with other data."""
-        here = self.view().point(self.carried.z, 0.0, self.time)
+    def restart(self, data: Data, known: Known | None = None) -> None:
+        """Go on with other data, by what is ``known`` of groups."""
+        now, here = self.carried, self.view().point(self.carried.z, 0.0, self.time)
         self.energy += here.energy
-        self.carried.begin(np.column_stack([here.weights[0], here.weights[1].T]), data)
+        if known is None and now.data.outputs > 1 and not now.still_neurons.any():
+            known = functools.partial(now.groups.as_one, rows=now.z)
+        now.begin(np.column_stack([here.weights[0], here.weights[1].T]), data, known)
         self._still_since = self.time
         self.moved()
 
