@@ -138,7 +138,7 @@ def examine(seed: int, seconds: float | None = None, several: bool = False) -> V
 
 def comparable(run: bf.Trajectory) -> bool:
     """Not what was refused, but where that is for a rounding which the loose tolerance allows."""
-    return run.status.name not in REFUSED or 0 < run.counts.regrowth_error <= ROOM * LOOSE
+    return run.status.name not in REFUSED or 0 < max(run.counts.regrowth_error, run.counts.rerun_gap) <= ROOM * LOOSE
 
 
 def agreement(
@@ -166,8 +166,7 @@ def agreement(
         return replace(verdict, excused="as far as adaptive steps say that they are off")
     try:
         with budget(4 * seconds):
-            apart = differing(runs[LOOSE], runs[TIGHT])
-            grows = amplification(runs[TIGHT], start, data, options, last_common(runs[LOOSE], runs[TIGHT]), apart)
+            grows = amplification(runs[TIGHT], start, data, options, last_common(runs[LOOSE], runs[TIGHT]))
     except OverBudgetError:
         grows = math.nan
     verdict = replace(verdict, amplification=grows)
@@ -289,29 +288,14 @@ def last_common(one: bf.Trajectory, two: bf.Trajectory) -> float:
     return float(min(one.times[-1], two.times[-1]))
 
 
-def differing(one: bf.Trajectory, two: bf.Trajectory) -> np.ndarray:
-    """Neurons that are further apart than tolerances may be, at a time both saved."""
-    here, there = both_saved(one, two)
-    off = np.abs(neurons_of(one)[here] - neurons_of(two)[there]).max(axis=(0, 2))
-    return np.flatnonzero(off > ROOM * LOOSE * max(np.abs(neurons_of(run)).max() for run in (one, two)))
-
-
-def neurons_of(run: bf.Trajectory) -> np.ndarray:
-    """(w, v) of every neuron at every save, shape (times, width, columns)."""
-    return np.concatenate([run.weights[0], np.swapaxes(run.weights[1], 1, 2)], axis=2)
-
-
 def amplification(
-    run: bf.Trajectory, start: bf.Network, data: bf.Dataset, options: dict[str, Any], end: float | None = None,
-    apart: np.ndarray | None = None,
-) -> float:  # fmt: skip
+    run: bf.Trajectory, start: bf.Network, data: bf.Dataset, options: dict[str, Any], end: float | None = None
+) -> float:
     """By how much the flow makes a small disturbance grow until ``end``.
 
     Two at the start, one at saves 3 and 6, and one when half and three quarters of all events are over: a flow may
     shrink disturbances for most of its time and make them grow where something happens (seed 344 of several outputs,
-    by 1e5). Runs of the smaller tolerance, disturbed relative to each neuron, in the same units as ``distance``; of
-    neurons that are ``apart`` in units of their own, too: which way one of 1e-17 turns decides what it will be (1129 of
-    several outputs, by 1e10).
+    by 1e5). Runs of the smaller tolerance, disturbed relative to each neuron, in the same units as ``distance``.
     """
     grown = []
     end = run.times[-1] if end is None else end
@@ -331,12 +315,6 @@ def amplification(
         second = second + NUDGE * sizes * rng.uniform(-1, 1, size=second.shape)
         other = bf.gradient_flow(bf.Network([first, second], start.slope), data, **rest)
         grown.append(distance(same, other, loss_unit(run)) / NUDGE)
-        if apart is not None and apart.size:
-            saves = both_saved(same, other)
-            mine, theirs = (neurons_of(each)[some][:, apart] for each, some in zip((same, other), saves, strict=True))
-            sizes = np.maximum(np.abs(mine), np.abs(theirs)).max(axis=2)
-            off = np.abs(mine - theirs).max(axis=2)
-            grown.append(float(np.divide(off, sizes, out=np.zeros_like(off), where=sizes > 0).max()) / NUDGE)
     return max(grown, default=math.nan)
 
 

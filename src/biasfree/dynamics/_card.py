@@ -106,6 +106,8 @@ def _accuracy(trajectory: "Trajectory") -> str:
         text = f"{text}, admissibility {_gauge(trajectory.admissibility)}"
     if trajectory.counts.regrowth_error > _ROUNDING:
         text = f"{text}, rounding of neurons that grew again {_gauge(trajectory.counts.regrowth_error)}"
+    if trajectory.counts.rerun_gap:
+        text = f"{text}, difference from a second run {_gauge(trajectory.counts.rerun_gap)}"
     if trajectory.counts.local_errors:
         text = f"{text}, errors of all steps {_gauge(trajectory.counts.local_errors)} of the weights"
     if any(value > _POOR for value in (drift, gap, trajectory.admissibility)):

@@ -5,7 +5,7 @@ A run that fails may not be called a success. What is judged:
 - weights and losses are numbers, and a loss of 0 is one;
 - the objective, L + ½λ‖W‖², or ln L on the loss clock without decay, is not above its start (a flow only falls);
 - balance drift, energy gap and admissibility, where they apply, are within a stated multiple of the tolerance, and
-  so is what rounding may have made of neurons that faded and grew again.
+  so are what rounding may have made of neurons that faded and grew again, and what a second run differs by.
 
 Descent is what it is at any rate, and approximates nothing: of it only the first is asked.
 """
@@ -33,7 +33,7 @@ _ENERGY_OF_STEPS = 1000.0  # 12: energy is not under error control, and a step's
 _ENERGY_OVER_KINKS = 10_000.0  # 420: steps that pass over kinks integrate ‖Ẇ‖² across its jumps
 _MOST_ENERGY = 0.3  # of the first loss, at any tolerance: nobody would call a third of it a small error
 _ADMISSIBILITY = 1000.0  # a slide is held to the tolerance, and what is left of it grows until it ends
-_REGROWTH = 100.0  # as two tolerances may differ
+_LOST = 100.0  # to rounding, in neurons that grew again, or between two runs: as two tolerances may differ
 _RISE = 100.0  # none rose; a step may err by rtol
 
 
@@ -43,8 +43,8 @@ class Verdict(NamedTuple):
     Attributes:
         trajectory: to be handed out, its status replaced if it is not to be trusted.
         refusal: why it is not; None if it is.
-        lost_to_rounding: whether neurons that faded and grew again may be lost: adaptive steps would do no better, nor
-            say so.
+        lost_to_rounding: whether neurons that faded and grew again may be lost, or what a plateau ends by: adaptive
+            steps would do no better, nor say so.
     """
 
     trajectory: Trajectory
@@ -60,8 +60,8 @@ def judge(trajectory: Trajectory) -> Verdict:
     if refusal is None:
         too_large = (each for each in _gauges(trajectory) if each[1] > each[2])
         refusal = next((_status.too_large(*each) for each in too_large), None)
-    lost = bool(trajectory.counts.regrowth_error > _most_regrowth(trajectory))
-    return Verdict(_marked(trajectory, refusal), refusal, lost)
+    lost = max(trajectory.counts.regrowth_error, trajectory.counts.rerun_gap) > _most_lost(trajectory)
+    return Verdict(_marked(trajectory, refusal), refusal, bool(lost))
 
 
 def judged(trajectory: Trajectory) -> Trajectory:
@@ -75,8 +75,8 @@ def _marked(trajectory: Trajectory, refusal: Refusal | None) -> Trajectory:
     return dataclasses.replace(trajectory, status=_status.refused(refusal, trajectory.status))
 
 
-def _most_regrowth(trajectory: Trajectory) -> float:
-    return float(_FLOOR + _REGROWTH * trajectory.settings["rtol"])
+def _most_lost(trajectory: Trajectory) -> float:
+    return float(_FLOOR + _LOST * trajectory.settings["rtol"])
 
 
 def _not_numbers(trajectory: Trajectory) -> Refusal | None:
@@ -118,7 +118,8 @@ def _gauges(trajectory: Trajectory) -> Iterator[tuple[Gauge, float, float]]:
     yield _status.ENERGY, trajectory.energy_gap, _FLOOR + allowed + noise
     yield _status.ADMISSIBILITY, trajectory.admissibility, _FLOOR + _ADMISSIBILITY * rtol
     yield _status.RISE, _rise(trajectory) / scale, _FLOOR + _RISE * rtol + noise
-    yield _status.REGROWTH, trajectory.counts.regrowth_error, _most_regrowth(trajectory)
+    yield _status.REGROWTH, trajectory.counts.regrowth_error, _most_lost(trajectory)
+    yield _status.RERUN, trajectory.counts.rerun_gap, _most_lost(trajectory)
 
 
 def _scale(trajectory: Trajectory) -> float:

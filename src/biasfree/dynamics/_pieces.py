@@ -110,6 +110,8 @@ class Counts:
             makes differences neither grow nor shrink, that is how far off the weights may be.
         regrowth_error: by which part of the largest weight rounding may have changed neurons that faded and grew again,
             in the exact flow.
+        rerun_gap: how far the weights are from those of a second run, in turned axes and at a tenth of the tolerance,
+            relative to the largest: of the exact flow with several outputs; 0 where there was none.
         work: in units of ``_work``, by which a run ends that goes on and on.
     """
 
@@ -121,6 +123,7 @@ class Counts:
     chatter_step: float = 0.0
     local_errors: float = 0.0
     regrowth_error: float = 0.0
+    rerun_gap: float = 0.0
     work: float = 0.0
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -136,6 +139,7 @@ class Counts:
             min(chatter, default=0.0),
             self.local_errors + other.local_errors,
             max(self.regrowth_error, other.regrowth_error),
+            max(self.rerun_gap, other.rerun_gap),
             self.work + other.work,
         )
 

@@ -203,6 +203,11 @@ REGROWTH = Gauge(
     "what rounding may have made of neurons that faded and grew again",
     "Use a smaller rtol; if that says the same, float64 cannot tell, and only larger first weights would.",
 )
+RERUN = Gauge(
+    "the difference from a second run, in turned axes and at a tenth of rtol,",
+    "A saddle or a boundary was passed so closely that rounding or rtol decided how. Use a smaller rtol; if that says "
+    "the same, float64 cannot tell.",
+)
 _RESCALE = "Rescale the data, or use another method."
 
 
