@@ -19,6 +19,10 @@ enum { PACES = 6 };        /* numbers in (3, 2) */
    smaller, parts that have faded would make arcs short for longer. */
 #define UNNOTICED 1e-12
 
+/* Singular values of M, beside the largest, that are none. Bound: 4.5 ε, what rounding leaves of a rank that is not full;
+   rotations would turn that for ever, and what it makes a row grow by in an arc is nothing. */
+#define DUST 1e-15
+
 /* e^{tA}z of one row with A = [[−λ, M], [Mᵀ, −λ]]: along M's singular vectors a hyperbolic rotation, elsewhere only
    decay. cosh and sinh go with the decay, each exponential by itself: neither overflows unless the row does. `room` is
    for (dim + outputs, outputs). */
@@ -36,7 +40,7 @@ static void propagate(const double *row, const double *matrix, double decay, dou
         return;
     }
     memcpy(left, matrix, sizeof(double) * (size_t)(dim * outputs));
-    rotate(left, right, dim, outputs, 0.0);
+    rotate(left, right, dim, outputs, DUST);
     for (int64_t k = 0; k < outputs; k++) {
         double square = 0.0, one = 0.0, other = 0.0;
         for (int64_t j = 0; j < dim; j++) square += left[j * outputs + k] * left[j * outputs + k];
@@ -157,7 +161,7 @@ void light_paces(const Ride *ride, const double *z, const Data *data, const Patt
         double whole = 0.0, strongest = 0.0, fading = 0.0, pulled = 0.0;
         if (!(size > VANISHES)) continue;
         memcpy(left, desk->pull + pattern->owner[ride->riding[i]] * block, sizeof(double) * (size_t)block);
-        rotate(left, right, dim, outputs, 0.0);
+        rotate(left, right, dim, outputs, DUST);
         for (int64_t j = 0; j < columns; j++) whole += (row[j] / size) * (row[j] / size);
         for (int64_t k = 0; k < outputs; k++) {
             double square = 0.0, one = 0.0, other = 0.0;

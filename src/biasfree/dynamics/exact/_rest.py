@@ -53,15 +53,14 @@ _REACH = 300.0
 # Steps until rest is looked for again where it was not found: so many, and one for so many so far. Bound on cost: looks
 # are at most a tenth of all steps, and a geometric series of them.
 _LOOK_AGAIN, _LOOK_PART = 5, 10
-_TREND = (
-    2.0  # most that steps which may be longer and longer are thought to grow by once more; chosen: errors are checked
-)
+# Most that steps which may be longer and longer are thought to grow by once more; chosen: errors are checked.
+_TREND = 2.0
 _ENDLESS = 10  # chosen: times the time so far, what a run without an end must rest for
 _FIRST_LENGTH = 2  # chosen: times the least length that is worth it, the first that is tried; the error decides
 _AT_ONCE = 64  # times for which a way is computed together
 # Multiplications, for each entry of a light row and each output, that an arc takes: the M of each has its own singular
 # values (measured).
-_PROPAGATED = 1200.0
+_PROPAGATED = 2000.0
 _RESTED = 1e-3  # part of rtol by which a network at rest still moves
 
 
