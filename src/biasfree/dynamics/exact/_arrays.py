@@ -8,6 +8,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from biasfree.native import WHOLE, address, structure
 
@@ -180,3 +181,18 @@ class Sought(_Sought):
     def room(cls, crossings: int, slides: int) -> "Sought":
         """Empty room."""
         return cls(np.empty((crossings, 4)), np.empty(slides + 1), np.zeros((8, slides)), np.empty((8, 3 * slides + 1)))
+
+
+def owned(
+    owners: Int[np.ndarray, "all"], wanted: Int[np.ndarray, "some"]
+) -> tuple[Int[np.ndarray, "pairs"], Int[np.ndarray, "pairs"]]:
+    """All places whose owner is wanted: of each pair, which of the wanted ones, and the place; by the first of these.
+
+    >>> owned(np.array([7, 5, 7]), np.array([5, 6, 7]))
+    (array([0, 2, 2]), array([1, 0, 2]))
+    """
+    order = np.argsort(owners, kind="stable")
+    first, last = (np.searchsorted(owners[order], wanted, side) for side in ("left", "right"))
+    counts = last - first
+    which = np.repeat(np.arange(len(wanted)), counts)
+    return which, order[np.arange(len(which)) + np.repeat(first - np.cumsum(counts) + counts, counts)]

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from biasfree.dynamics.exact import _merging, _parallel
 from biasfree.dynamics.exact._alone import Joined
-from biasfree.dynamics.exact._arrays import Form, Pattern
+from biasfree.dynamics.exact._arrays import Form, Pattern, owned
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, after_crossing, form_of, pulls_of
 from biasfree.dynamics.exact._groups import Formed, Known, several, singles
@@ -371,10 +371,7 @@ class Carried:
         self.strain = np.zeros(len(leaders))
         self.z, active = np.ascontiguousarray(groups.rows), len(leaders)
         # Every new row has all slides of its leader.
-        order = np.argsort(leaders, kind="stable")
-        first, last = (np.searchsorted(leaders[order], pattern.slides[:, 0], which) for which in ("left", "right"))
-        old = np.repeat(np.arange(len(first)), last - first)
-        rows = order[np.arange(len(old)) - np.repeat(np.cumsum(last - first) - last, last - first)]
+        old, rows = owned(leaders, pattern.slides[:, 0])
         by_row = np.argsort(rows, kind="stable")
         old, rows = old[by_row], rows[by_row]
         self.pattern = Pattern(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from biasfree.dynamics.exact._arrays import Pattern
+from biasfree.dynamics.exact._arrays import Pattern, owned
 from biasfree.dynamics.exact._data import Data
 from biasfree.dynamics.exact._field import Pulls, pulls_of, velocity
 from biasfree.dynamics.exact._sliding import ON_A_LINE, moving
@@ -56,9 +56,12 @@ def strains(
     unharmed = soon | (np.abs(ways).max(axis=1) * pace <= ON_A_LINE * size)
     # What is within reach of a line, moves away from it with all its neurons and does not come back in the step has
     # just crossed it. A light neuron may turn back though its group does not.
-    side, owned = pattern.side[rows, lines], pattern.owner[active:, None] == rows
-    leads = side * across > np.sum(np.where(owned, spread[:, None] * np.abs(every[active:] @ d.T), 0.0), axis=0)
-    passed = leads & (side * np.sum(w * d, axis=1) <= radius[rows]) & (near[:, 2] > 1)
+    side = pattern.side[rows, lines]
+    passed = (side * np.sum(w * d, axis=1) <= radius[rows]) & (near[:, 2] > 1)
+    asked = np.flatnonzero(passed & ~unharmed)
+    which, passive = owned(pattern.owner[active:], rows[asked])
+    apart = spread[passive] * np.abs(np.sum(every[active + passive] * d[asked[which]], axis=1))
+    passed[asked] = (side * across)[asked] > np.bincount(which, apart, minlength=len(asked))
     return np.where(unharmed | passed, 0.0, kick * pace / size)
 
 
