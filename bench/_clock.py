@@ -27,6 +27,23 @@ def timed(work: Callable[[], Result]) -> tuple[float, Result]:
     return time.perf_counter() - began, result
 
 
+def on_each_processor(work: Callable[[], object], rounds: int) -> list[list[float]]:
+    """Seconds of so many rounds of work that one thread does, on each processor that this process may use.
+
+    Of two processors one may be a fifth slower than the other, and which one a short run is on is chance.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return [[timed(work)[0] for _ in range(rounds)]]
+    allowed, turns = os.sched_getaffinity(0), list[list[float]]()
+    try:
+        for each in sorted(allowed):
+            os.sched_setaffinity(0, {each})
+            turns.append([timed(work)[0] for _ in range(rounds)])
+    finally:
+        os.sched_setaffinity(0, allowed)
+    return turns
+
+
 def compilation(work: Callable[[], object]) -> float:
     """Seconds of compilation: the first call of ``work`` less the second."""
     first, second = timed(work)[0], timed(work)[0]

@@ -4,15 +4,16 @@ What is compiled, kept on disk between runs, is measured apart (``_first_call``)
 (``_generic``), the exact flow's hardest.
 """
 
+import itertools
 from collections.abc import Callable
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
 
 import biasfree as bf
 from bench import _first_call, _generic
-from bench._clock import say, timed
+from bench._clock import on_each_processor, say, timed
 from bench._figure3 import complete
 from bench._paper import Descent, descents, peer_seconds
 
@@ -42,15 +43,16 @@ def measure(quick: bool) -> dict[str, Any]:
         say(f"exact flow: {words}")
         for case in cases:
             _ours(case)
-        ours, peers = list[float](), list[dict[str, float]]()
+        ours, peers = list[list[list[float]]](), list[dict[str, float]]()
         for _ in range(1 if quick else TURNS[name]):
-            ours += [timed(lambda cases=cases: [_ours(case) for case in cases])[0] for _ in range(rounds)]
+            ours.append(on_each_processor(lambda cases=cases: [_ours(case) for case in cases], rounds))
             peers.append(peer_seconds(name, quick)[1])
         waiting = {way: median(each[way] for each in peers) for way in peers[0]}
-        seconds, peer = median(ours), min(waiting.values())
+        by_processor = [median(itertools.chain(*turns)) for turns in zip(*ours, strict=True)]
+        seconds, peer = mean(by_processor), min(waiting.values())
         runs[words] = {
-            "ours_seconds": seconds, "descent_seconds": peer, "descent_waiting": waiting, "ratio": peer / seconds,
-            "extrapolated": True,
+            "ours_seconds": seconds, "ours_by_processor": by_processor, "descent_seconds": peer,
+            "descent_waiting": waiting, "ratio": peer / seconds, "extrapolated": True,
         }  # fmt: skip
     say("exact flow: six points by diffrax at a smallest step")
     data, start = bf.datasets.six_points(), bf.Network.init([2, 100, 1], 0.0, 1e-3, 0)

@@ -102,6 +102,7 @@ class Late:
         self._seemed, self._not_chained = 0, False  # what comes next is not for a chain
         self._folded: tuple[object, int] = None, 0  # rows that J is of, for a pattern
         self._frame: Frame | None = None  # of the last step
+        self._at_hand: LateStep | None = None  # linearised already, to ask whether it rests
         self.stood = False  # from the start
 
     def advance(self, until: float) -> Piece | None:
@@ -155,7 +156,10 @@ class Late:
         state.pace.evaluations += step.modes.evaluations
         state.pace.algebra += step.modes.algebra
         if waits or not step.rests(horizon, _RESTED * plan.rtol):
-            return None if step.modes.whole else self._calmed(step, min(left, _REACH * state.pace.long), until)
+            if not step.modes.whole:
+                return self._calmed(step, min(left, _REACH * state.pace.long), until)
+            self._at_hand = step
+            return None
         view = state.view()
 
         def elapsed(times: np.ndarray) -> np.ndarray:
@@ -307,6 +311,9 @@ class Late:
     def _linearised(self) -> LateStep:
         """The flow from here; what depends on the pattern alone is kept."""
         state, now = self.state, self.state.carried
+        step, self._at_hand = self._at_hand, None
+        if step is not None and step.z is now.z and step.pattern is now.pattern:
+            return step
         own = state.balance.copied(now, state.time)
         step = LateStep(now.z, now.data, now.pattern, _LIGHT * state.plan.rtol, now.outgrown, own, self._frame)
         self._frame = step.modes.frame
