@@ -398,3 +398,53 @@ def test_each_mode_is_learned_in_its_own_time_however_small_the_start(slope, sma
     truth = 0.5 * ((strengths - learned) ** 2).sum(axis=1)
     assert run.status.complete
     np.testing.assert_allclose(run.losses, truth, rtol=0, atol=1e-6)
+
+
+def two_modes(small, slope=0.9):
+    """Four white points with modes of strength 3 and 0.3 across the axes, six neurons: the second plateau is long."""
+    rng = np.random.default_rng(4)
+    outer, inner = (np.linalg.qr(rng.standard_normal((2, 2)))[0] for _ in range(2))
+    inputs = np.sqrt(2) * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
+    data = Dataset(inputs, inputs @ (outer.T @ np.diag([3.0, 0.3]) @ inner).T)
+    return Network.init([2, 6, 2], slope, small, 3), data, 2 * np.log(1 / small) / 0.3 + 40 / 0.3
+
+
+def test_a_plateau_that_ends_by_rounding_is_told():
+    """From 1e-50 what drives the neurons away from the first mode is 1e-45 of them: no gauge of one run sees it."""
+    start, data, until = two_modes(1e-50)
+    run = bf.gradient_flow(start, data, until=until, method="exact")
+    assert run.energy_gap < 1e-6
+    assert run.balance_drift < 1e-6
+    assert run.counts.rerun_gap > 0.01
+    assert run.status.name == "inaccurate"
+    assert "second run" in run.status.message
+    assert "second run" in str(run)
+
+
+def test_the_second_run_tells_what_the_first_is_off_by():
+    start, data, until = two_modes(1e-8)
+    save = np.linspace(0, until, 9)
+    run, tight = (
+        bf.gradient_flow(start, data, until=until, save=save, rtol=rtol, method="exact") for rtol in (1e-5, 1e-9)
+    )
+    off = max(np.abs(a - b).max() for a, b in zip(run.weights, tight.weights, strict=True))
+    largest = max(np.abs(layer).max() for layer in run.weights)
+    assert run.status.name == "reached"
+    assert 0.3 < run.counts.rerun_gap / (off / largest) < 3
+    assert bf.gradient_flow(start.with_slope(1.0), data, until=until, method="exact").counts.rerun_gap == 0  # one run
+
+
+def test_the_second_run_may_be_interrupted():
+    """What the first one found is there; by how much it may be off is not known then."""
+    start, data, until = two_modes(1e-3)
+    times = []
+
+    def stop(progress):
+        times.append(progress.time)
+        if len(times) > 1 and times[-1] <= times[-2]:
+            raise KeyboardInterrupt
+
+    run = bf.gradient_flow(start, data, until=until, method="exact", progress=stop)
+    assert len(times) > 1
+    assert run.status.name == "reached"
+    assert run.times[-1] == until

@@ -86,7 +86,7 @@ def gradient_flow(
         save: times to keep networks at; a number for so many evenly spaced intervals; by default the solver's own
             steps, thinned to a few hundred.
         stop: a loss level, ``"converged"``, or a ``Stop`` for both or for a log-loss level.
-        progress: called a few times a second with a ``Progress``.
+        progress: called a few times a second with a ``Progress``; of both runs where there are two.
         smallest_step: the step to chatter at; by default one at which a smooth field would meet ``rtol``. Asks for
             adaptive steps.
         max_steps: accepted and rejected steps allowed. By default a run by ``"auto"`` ends, with the status "step
