@@ -234,9 +234,10 @@ def branched(run: bf.Trajectory) -> bool:
 
 
 def loss_unit(run: bf.Trajectory) -> float:
-    """What differences of losses are measured by: the first; the first objective if L may begin at nothing and grow."""
-    decays = run.settings["weight_decay"] and run.settings["clock"] == "time"
-    return float(objective(run)[0] if decays else run.losses[0])
+    """What differences of losses are measured by: the first; of what may begin at nothing and grow, what it becomes."""
+    if not run.settings["weight_decay"]:
+        return float(run.losses[0])
+    return float(objective(run)[0] if run.settings["clock"] == "time" else np.max(run.losses))
 
 
 def distance(one: bf.Trajectory, two: bf.Trajectory, unit: float | None = None) -> float:
