@@ -447,4 +447,16 @@ def test_the_second_run_may_be_interrupted():
     run = bf.gradient_flow(start, data, until=until, method="exact", progress=stop)
     assert len(times) > 1
     assert run.status.name == "reached"
+    assert "second run, by which it is judged, came to" in run.status.message
     assert run.times[-1] == until
+
+
+def test_a_run_that_is_cut_short_says_that_it_was_not_run_again():
+    start, data, until = two_modes(1e-3)
+    run = bf.gradient_flow(start, data, until=until, method="exact", max_steps=20)
+    assert run.status.name == "step limit"
+    assert (
+        "this one was not"
+        not in bf.gradient_flow(start.with_slope(1.0), data, until=until, max_steps=20).status.message
+    )
+    assert "this one was not" in run.status.message

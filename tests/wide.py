@@ -19,6 +19,7 @@ import numpy as np
 
 import biasfree as bf
 from biasfree import losses
+from biasfree.dynamics import _status
 from tests.random_problems import SECONDS, is_large, outputs_of, wide_problem, wide_problem_of_several
 
 LOOSE, TIGHT = 1e-6, 1e-10
@@ -162,6 +163,8 @@ def agreement(
         return verdict
     if verdict.branched:
         return replace(verdict, excused="branch")
+    if any(_status.NOT_RUN_AGAIN in run.status.message for run in runs.values()):
+        return replace(verdict, excused="not run again")
     if difference <= runs[LOOSE].counts.local_errors:
         return replace(verdict, excused="as far as adaptive steps say that they are off")
     try:
@@ -358,7 +361,8 @@ def table(verdicts: Sequence[Verdict]) -> str:
     lines.append(
         f"branches told in {sum(v.branched for v in verdicts)}; tolerances allowed to differ for a branch in "
         f"{excuses['branch']} {[v.seed for v in verdicts if v.excused == 'branch']}, for a separatrix in "
-        f"{excuses['separatrix']} {[v.seed for v in verdicts if v.excused == 'separatrix']}"
+        f"{excuses['separatrix']} {[v.seed for v in verdicts if v.excused == 'separatrix']}, as cut short before a "
+        f"second run in {excuses['not run again']} {[v.seed for v in verdicts if v.excused == 'not run again']}"
     )
     kinds = Counter(kind_of(reason) for v in bad for reason in v.reasons)
     lines.append("reasons: " + ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common()))

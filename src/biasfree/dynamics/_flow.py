@@ -152,9 +152,13 @@ class _Runs:
         return outcome, self._judged(outcome, plan, method, because)
 
     def _looked_at_again(self, outcome: Outcome, plan: Plan, method: str) -> Outcome:
-        """With what it is off by, as a second run tells."""
+        """With what it is off by, as a second run tells; there is none of one that did not come to its end."""
+        if not outcome.status.complete:
+            return dataclasses.replace(outcome, status=outcome.status.saying(_status.NOT_RUN_AGAIN))
         rerun = Rerun.of(outcome, plan)
         other = _integrate(rerun.plan, method, Recorder.of(rerun.plan), self.progress)
+        if not other.status.complete:
+            outcome = dataclasses.replace(outcome, status=outcome.status.saying(_status.ONLY_TO.format(other.last[0])))
         evaluations = outcome.counts.evaluations + other.counts.evaluations
         gap = rerun.gap(outcome.recorder, other.recorder)
         return dataclasses.replace(

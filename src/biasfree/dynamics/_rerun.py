@@ -22,9 +22,8 @@ _LOOKS = 8  # saved times at which they are compared, besides the start; chosen:
 
 
 def is_due(outcome: Outcome, plan: Plan, method: str) -> bool:
-    """Whether a run of several outputs is worth another: one by the exact flow that has ended, where lines matter."""
-    ended = outcome.status.complete and outcome.recorder.times[-1] > plan.start
-    return bool(method == "exact" and not plan.network.is_linear and ended)
+    """Whether a run of several outputs asks for another: one by the exact flow, where lines matter."""
+    return bool(method == "exact" and not plan.network.is_linear and outcome.recorder.times[-1] > plan.start)
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,11 @@ REGROWTH = Gauge(
     "what rounding may have made of neurons that faded and grew again",
     "Use a smaller rtol; if that says the same, float64 cannot tell, and only larger first weights would.",
 )
+NOT_RUN_AGAIN = (
+    "With several outputs finished runs are run again in turned axes; this one was not, and what rounding or rtol "
+    "decided on its plateaus is not known."
+)
+ONLY_TO = "The second run, by which it is judged, came to {:.6g} only."
 RERUN = Gauge(
     "the difference from a second run, in turned axes and at a tenth of rtol,",
     "A saddle or a boundary was passed so closely that rounding or rtol decided how. Use a smaller rtol; if that says "
