@@ -5,6 +5,10 @@ import pytest
 
 import biasfree as bf
 from biasfree import Dataset, Network, datasets
+from biasfree.dynamics._pieces import Piece, Point
+from biasfree.dynamics._plan import Plan
+from biasfree.dynamics._recorder import Recorder
+from biasfree.dynamics._rerun import Rerun
 from biasfree.dynamics.exact import _exact, _groups
 from tests.several_reference import several_flow
 
@@ -400,13 +404,13 @@ def test_each_mode_is_learned_in_its_own_time_however_small_the_start(slope, sma
     np.testing.assert_allclose(run.losses, truth, rtol=0, atol=1e-6)
 
 
-def two_modes(small, slope=0.9):
+def two_modes(small):
     """Four white points with modes of strength 3 and 0.3 across the axes, six neurons: the second plateau is long."""
     rng = np.random.default_rng(4)
     outer, inner = (np.linalg.qr(rng.standard_normal((2, 2)))[0] for _ in range(2))
     inputs = np.sqrt(2) * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
     data = Dataset(inputs, inputs @ (outer.T @ np.diag([3.0, 0.3]) @ inner).T)
-    return Network.init([2, 6, 2], slope, small, 3), data, 2 * np.log(1 / small) / 0.3 + 40 / 0.3
+    return Network.init([2, 6, 2], 0.9, small, 3), data, 2 * np.log(1 / small) / 0.3 + 40 / 0.3
 
 
 def test_a_plateau_that_ends_by_rounding_is_told():
@@ -453,10 +457,24 @@ def test_the_second_run_may_be_interrupted():
 
 def test_a_run_that_is_cut_short_says_that_it_was_not_run_again():
     start, data, until = two_modes(1e-3)
-    run = bf.gradient_flow(start, data, until=until, method="exact", max_steps=20)
-    assert run.status.name == "step limit"
-    assert (
-        "this one was not"
-        not in bf.gradient_flow(start.with_slope(1.0), data, until=until, max_steps=20).status.message
+    cut, linear = (
+        bf.gradient_flow(each, data, until=until, method="exact", max_steps=20) for each in (start, start.with_slope(1))
     )
-    assert "this one was not" in run.status.message
+    assert cut.status.name == linear.status.name == "step limit"
+    assert "this one was not" in cut.status.message
+    assert "this one was not" not in linear.status.message
+
+
+def test_a_second_run_of_no_numbers_is_no_agreement():
+    """The largest of some numbers and a NaN is a NaN, and that is above no limit."""
+
+    def recorded(factor):
+        recorder = Recorder(start.weights, np.array([0.0]), 1.0)
+        point = Point(tuple(factor * np.asarray(layer) for layer in start.weights), 0.0)
+        recorder.take(Piece(0.0, 0.0, lambda _: point, how=""))
+        return recorder
+
+    start, data, _ = two_modes(1e-3)
+    axes = Rerun(Plan(start, data, "square", 1.0, 1e-6, 0.0), np.eye(2), np.eye(2))
+    assert axes.gap(recorded(1.0), recorded(1.0)) == 0
+    assert axes.gap(recorded(1.0), recorded(np.nan)) == np.inf

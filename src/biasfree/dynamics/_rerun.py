@@ -7,6 +7,7 @@ rounded otherwise; so what hangs on rounding or on the tolerance differs between
 one output there is no such direction: where a neuron rests, its whole pull is zero.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,12 +57,14 @@ class Rerun:
         return cls(again, inner, outer)
 
     def gap(self, one: Recorder, other: Recorder) -> float:
-        """How far both are apart at times that both saved, relative to the largest weight at these."""
+        """How far both are apart at times that both saved, relative to the largest weight; infinite if that is none."""
         _, mine, theirs = np.intersect1d(one.times, other.times, return_indices=True)
         first, second = (layer[mine] for layer in one.stacked())
         inner, outer = (layer[theirs] for layer in other.stacked())
         largest = max(np.abs(first).max(), np.abs(second).max())
-        off = max(np.abs(inner @ self.inner.T - first).max(), np.abs(self.outer @ outer - second).max())
+        off = np.maximum(np.abs(inner @ self.inner.T - first).max(), np.abs(self.outer @ outer - second).max())
+        if not np.isfinite(off):  # a NaN would be above no limit
+            return math.inf
         return float(off / largest) if largest > 0 else 0.0
 
 

@@ -18,7 +18,7 @@ _MOST_ARRAYS = 10_000
 _LAYER = re.compile(r"[Wb][1-9]\d{0,5}")
 _SETTINGS = ("slope", "slopes", "rectified", "skips")
 _BROKEN = (
-    OSError, EOFError, RuntimeError, NotImplementedError, OverflowError, TypeError, SyntaxError, KeyError, MemoryError,
+    OSError, EOFError, RuntimeError, OverflowError, TypeError, SyntaxError, KeyError, MemoryError,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 

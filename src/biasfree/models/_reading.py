@@ -88,7 +88,7 @@ def _is_pickle(source: Path, head: bytes) -> bool:
         try:
             with zipfile.ZipFile(source) as archive:
                 return any(name == "data.pkl" or name.endswith("/data.pkl") for name in archive.namelist())
-        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError):
+        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError):
             return False
     # Protocols 2 to 5 announce themselves; a safetensors file may begin with the same two bytes, but not with eight
     # of a plausible length and a brace.

@@ -44,7 +44,7 @@ def read_state(source: Path, slope: float | None, otherwise: str) -> Layers:
     try:
         with zipfile.ZipFile(source) as archive:
             declared = sum(member.file_size for member in archive.infolist())
-    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
         raise ValueError(f"{source.name} is a pickle and not an archive of torch.save: {otherwise}") from error
     if declared > _MOST_BYTES:
         raise ValueError(f"cannot read {source.name}: it unpacks to {declared:,} bytes, more than {_MOST_BYTES:,}.")

@@ -115,12 +115,12 @@ class State:
             self.limits = self.limits._replace(energy=math.exp(min(self.level, LARGEST_EXPONENT)))
         self.moved()
 
-    def restart(self, data: Data, known: Known | None = None) -> None:
-        """Go on with other data, by what is ``known`` of groups."""
+    def restart(self, data: Data) -> None:
+        """Go on with other data; with several outputs neurons keep the digits that they differ by."""
         now, here = self.carried, self.view().point(self.carried.z, 0.0, self.time)
         self.energy += here.energy
-        if known is None and now.data.outputs > 1 and not now.still_neurons.any():
-            known = functools.partial(now.groups.as_one, rows=now.z)
+        apart = now.data.outputs > 1 and not now.still_neurons.any()
+        known = functools.partial(now.groups.as_one, rows=now.z) if apart else None
         now.begin(np.column_stack([here.weights[0], here.weights[1].T]), data, known)
         self._still_since = self.time
         self.moved()
